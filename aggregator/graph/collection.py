@@ -1,0 +1,97 @@
+"""What the graph is made of: collections, and the view of them that a derivation gets.
+
+A `Collection` is a name and a place in the order of declaration; its items live in the engine's `State`, so that a fork
+can share them. `At` is the only door through which a derivation reads anything but its own item, and it records what
+went through: a derivation must read nothing else, keep no state and change nothing it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from aggregator.graph.engine import Engine
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+G = TypeVar("G", bound=Hashable)
+
+Sums: TypeAlias = Mapping[Hashable, int]
+"""What a fold keeps for one group: tag -> amount, without zeros."""
+
+CLOCK = 0
+"""Number of the collection of moments: key = seconds since the epoch, present once that moment has passed."""
+
+NOTHING: Mapping[Any, Any] = {}
+
+
+class GraphError(Exception):
+    """The graph was declared or fed in a way that its rules forbid: a mistake in the program, not in its input."""
+
+
+class Collection(Generic[K, V]):
+    """Items of one kind, by key. `number` is the place in the order of declaration, which is topological."""
+
+    __slots__ = ("function", "kind", "name", "number", "of")
+
+    def __init__(self, number: int, name: str, kind: str, of: tuple[Collection[Any, Any], ...], function: Any) -> None:
+        self.number = number
+        self.name = name
+        self.kind = kind
+        self.of = of
+        self.function = function
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.name!r}>"
+
+
+class Source(Collection[K, V]):
+    """A collection whose items come from outside, by `Graph.begin`."""
+
+    __slots__ = ()
+
+
+class Index(Collection[G, Mapping[K, V]], Generic[G, K, V]):
+    """Members of other collections by group. A group is a mapping from member key to member value, never empty."""
+
+    __slots__ = ()
+
+
+class At:
+    """One evaluation's view of the graph. Reads are recorded, so the item is evaluated again when one of them changes."""
+
+    __slots__ = ("_engine", "_stage", "notes", "reads")
+
+    def __init__(self, engine: Engine, stage: int) -> None:
+        self._engine = engine
+        self._stage = stage
+        self.reads: dict[tuple[int, Hashable], None] = {}
+        self.notes: list[tuple[Hashable, Any]] = []
+
+    def get(self, collection: Collection[K, V], key: K) -> V | None:
+        """The item of `collection` under `key`, or None."""
+        number = collection.number
+        if number >= self._stage:
+            raise GraphError(f"{self._engine.collections[self._stage]} may read only what is declared before it, not {collection}")
+        self.reads[number, key] = None
+        value: V | None = self._engine.state.values[number].get(key)
+        return value
+
+    def group(self, index: Index[G, K, V], key: G) -> Mapping[K, V]:
+        """The members of one group. Groups must stay small: what grows with the mesh is folded or paired instead."""
+        number = index.number
+        if number >= self._stage:
+            raise GraphError(f"{self._engine.collections[self._stage]} may read only what is declared before it, not {index}")
+        self.reads[number, key] = None
+        members: Mapping[K, V] = self._engine.state.values[number].get(key, NOTHING)
+        return members
+
+    def passed(self, moment: float) -> bool:
+        """Whether `moment` (seconds since the epoch) has passed. Time is an input: it moves only with `Graph.begin`."""
+        self.reads[CLOCK, moment] = None
+        return self._engine.has_passed(moment)
+
+    def note(self, subject: Hashable, finding: Any) -> None:
+        """Attach a finding to `subject` (an object key) for as long as this evaluation stands."""
+        self.notes.append((subject, finding))

@@ -1,0 +1,157 @@
+"""The declaration of a graph: each method adds one collection, typed by the functions it is given.
+
+The order of declaration is the topological order: a derivation may read only what was declared before it. The shape is
+static. Clusters, networks and views are parts of keys; they come and go as items, never as collections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, TypeVar, cast
+
+from aggregator.graph.collection import CLOCK, At, Collection, GraphError, Index, Source, Sums
+from aggregator.graph.engine import FINDINGS, Engine, derive_step, expand_step
+from aggregator.graph.fork import Fork
+from aggregator.graph.groups import fold_step, index_step, pair_step
+from aggregator.graph.latch import latch_step
+from aggregator.graph.outcome import Outcome
+from aggregator.graph.queries import Why, origins, reached, why
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+G = TypeVar("G", bound=Hashable)
+W = TypeVar("W")
+KL = TypeVar("KL", bound=Hashable)
+VL = TypeVar("VL")
+KR = TypeVar("KR", bound=Hashable)
+VR = TypeVar("VR")
+
+_STEPS = {
+    "derive": derive_step,
+    "expand": expand_step,
+    "index": index_step,
+    "fold": fold_step,
+    "pair": pair_step,
+    "latch": latch_step,
+}
+
+
+class Graph(Engine):
+    """An incremental graph. Declare it, then `begin` and `run` passes."""
+
+    def __init__(self) -> None:
+        super().__init__(_STEPS)
+        clock: Collection[float, bool] = self._declare(Collection, "clock", "clock", (), None)
+        assert clock.number == CLOCK
+
+    def _declare(
+        self, kind_of: type[Any], name: str, kind: str, of: tuple[Collection[Any, Any], ...], function: Any
+    ) -> Any:
+        if any(collection.name == name for collection in self.collections):
+            raise GraphError(f"two collections are called {name!r}")
+        number = len(self.collections)
+        for parent in of:
+            if parent.number >= number or self.collections[parent.number] is not parent:
+                raise GraphError(f"{name!r} stands on {parent}, which is not of this graph")
+        collection = kind_of(number, name, kind, of, function)
+        self.collections.append(collection)
+        self.derived_from.append([])
+        self.dirty.append({})
+        self.changed.append({})
+        self.evaluated_by.append(0)
+        self.state.grow()
+        if kind in ("derive", "expand"):
+            self.derived_from[of[0].number].append(number)
+        return collection
+
+    def source(self, name: str, key: type[K], value: type[V]) -> Source[K, V]:
+        """Items from outside; `key` and `value` only give the types."""
+        return cast("Source[K, V]", self._declare(Source, name, "source", (), None))
+
+    def derive(
+        self, name: str, of: Collection[K, V], function: Callable[[At, K, V], Outcome[W]]
+    ) -> Collection[K, W]:
+        """One item from one item, under the same key: a pure function of the item and of what it reads through `At`."""
+        return cast("Collection[K, W]", self._declare(Collection, name, "derive", (of,), function))
+
+    def expand(
+        self, name: str, of: Collection[K, V], function: Callable[[At, K, V], Iterable[tuple[G, Outcome[W]]]]
+    ) -> Collection[G, W]:
+        """Any number of items from one item, under keys that no other item of `of` can produce."""
+        return cast("Collection[G, W]", self._declare(Collection, name, "expand", (of,), function))
+
+    def index(
+        self, name: str, of: Collection[K, V] | tuple[Collection[K, V], ...], by: Callable[[K, V], Iterable[G]]
+    ) -> Index[G, K, V]:
+        """Members by group. Of several collections, whose keys must then differ. `by` sees nothing but the item."""
+        parents = of if isinstance(of, tuple) else (of,)
+        return cast("Index[G, K, V]", self._declare(Index, name, "index", parents, by))
+
+    def fold(
+        self,
+        name: str,
+        of: Collection[K, V] | tuple[Collection[K, V], ...],
+        by: Callable[[K, V], Iterable[tuple[G, Hashable, int]]],
+    ) -> Collection[G, Sums]:
+        """Running sums: each item contributes (group, tag, amount); a group's value is {tag: amount} without zeros."""
+        parents = of if isinstance(of, tuple) else (of,)
+        return cast("Collection[G, Sums]", self._declare(Collection, name, "fold", parents, by))
+
+    def pair(
+        self,
+        name: str,
+        left: Index[G, KL, VL],
+        right: Index[G, KR, VR],
+        matched: Callable[[KL, VL, KR, VR], Outcome[W]],
+    ) -> Collection[tuple[KL, KR], W]:
+        """One item per match: for every group of both indexes, every member of the one with every member of the other.
+
+        Two members must not meet in more than one group.
+        """
+        return cast("Collection[tuple[KL, KR], W]", self._declare(Collection, name, "pair", (left, right), matched))
+
+    def latch(self, name: str, of: Collection[K, V]) -> Collection[K, V]:
+        """The last good value of each item of a derivation, while the object behind it exists.
+
+        Kept values are published under `name` and restored by giving them to `kept(latch)` at the start.
+        """
+        if of.kind != "derive":
+            raise GraphError(f"{name!r}: only a derivation of one item from one item can be latched, not {of}")
+        kept = self._declare(Source, f"{name} (kept)", "source", (), None)
+        return cast("Collection[K, V]", self._declare(Collection, name, "latch", (of, kept), None))
+
+    def kept(self, latch: Collection[K, V]) -> Source[K, V]:
+        """The source that holds a latch's last good values."""
+        return cast("Source[K, V]", latch.of[1])
+
+    def publish(self, name: str, *collections: Collection[Any, Any]) -> None:
+        """Hand out the changes of these collections under `name` with every Pass. Their keys must differ."""
+        if name == FINDINGS:
+            raise GraphError("findings are published by the engine")
+        for collection in collections:
+            if self.publications.setdefault(collection.number, name) != name:
+                raise GraphError(f"{collection} is already published")
+
+    # -- questions ------------------------------------------------------------------------------------------------
+
+    def fork(self) -> Fork:
+        """The same graph, whose changes stay its own. Only between passes."""
+        if self.under_way:
+            raise GraphError("a pass is under way: fork between passes")
+        return Fork(self)
+
+    def values(self, collection: Collection[K, V]) -> dict[K, V]:
+        """All items of a collection: for start-up, pages and tests, never for a derivation. Not to be changed."""
+        return cast("dict[K, V]", self.state.values[collection.number])
+
+    def why(self, collection: Collection[Any, Any], item: Hashable) -> Why | None:
+        """See `queries.why`."""
+        return why(self, collection, item)
+
+    def origins(self, collection: Collection[Any, Any], key: Hashable) -> set[tuple[str, Hashable]]:
+        """See `queries.origins`."""
+        return origins(self, collection, key)
+
+    def reached(self, source: Source[Any, Any], key: Hashable) -> dict[str, set[Hashable]]:
+        """See `queries.reached`."""
+        return reached(self, source, key)
