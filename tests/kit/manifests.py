@@ -1,0 +1,345 @@
+"""Terse builders of Kubernetes objects, as the dicts a manifest holds.
+
+Objects are named ``"namespace/name"`` (``"name"`` alone is in ``default``); lists that tests rarely care about have
+sensible members. What a builder has no argument for goes in ``metadata``, ``spec`` or ``status``, which overlay the
+block of that name. ``write_manifests`` puts objects into a file of a directory the way a careful operator does: whole,
+then renamed into place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Manifest = dict[str, Any]
+Fields = Mapping[str, Any]
+
+CREATED = "2026-01-01T00:00:00Z"
+TEMPLATE_HASH = "5d8f7c9b6"
+
+
+def namespace(name: str, *, network: str = "", labels: Fields | None = None, **metadata: Any) -> Manifest:
+    """A Namespace; ``network`` is the label that puts a cluster's system namespace, so the cluster, on a network."""
+    own = {"topology.istio.io/network": network} if network else {}
+    return _object("v1", "Namespace", "", name, {**own, **(labels or {})}, metadata)
+
+
+def node(name: str, *, region: str = "", zone: str = "", subzone: str = "", labels: Fields | None = None) -> Manifest:
+    """A Node with the topology labels that give its pods their locality."""
+    topology = {
+        "topology.kubernetes.io/region": region,
+        "topology.kubernetes.io/zone": zone,
+        "topology.istio.io/subzone": subzone,
+    }
+    own = {key: value for key, value in topology.items() if value}
+    return _object("v1", "Node", "", name, {**own, **(labels or {})}, {})
+
+
+def pod(
+    name: str,
+    ip: str | Sequence[str] = (),
+    *,
+    labels: Fields | None = None,
+    annotations: Fields | None = None,
+    account: str = "default",
+    node: str = "",
+    ready: bool = True,
+    phase: str = "Running",
+    ports: Mapping[str, int] | None = None,
+    deployment: str = "",
+    ambient: bool = True,
+    deleting: bool = False,
+    host_network: bool = False,
+    created: str = CREATED,
+    metadata: Fields | None = None,
+    spec: Fields | None = None,
+    status: Fields | None = None,
+) -> Manifest:
+    """A Pod with one container; ``ip`` is one address or, for dual stack, several.
+
+    ``ambient`` (the default) marks it as redirected to ztunnel, as the node agent does. ``deployment`` makes it look
+    made by that Deployment: generateName, owning ReplicaSet and template hash. ``ports`` are TCP ports by name.
+    """
+    place, own_name = _split(name)
+    own_labels = dict(labels or {})
+    own_annotations = dict(annotations or {})
+    more: Manifest = {"creationTimestamp": created}
+    if ambient:
+        own_annotations.setdefault("ambient.istio.io/redirection", "enabled")
+    if own_annotations:
+        more["annotations"] = own_annotations
+    if deployment:
+        replica_set = f"{deployment}-{TEMPLATE_HASH}"
+        own_labels.setdefault("pod-template-hash", TEMPLATE_HASH)
+        more["generateName"] = f"{replica_set}-"
+        more["ownerReferences"] = [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": replica_set, "uid": "0", "controller": True}
+        ]
+    if deleting:
+        more["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+    container: Manifest = {"name": "app", "image": "app:1"}
+    if ports:
+        container["ports"] = [{"name": key, "containerPort": port} for key, port in ports.items()]
+    own_spec: Manifest = {"serviceAccountName": account, "containers": [container]}
+    if node:
+        own_spec["nodeName"] = node
+    if host_network:
+        own_spec["hostNetwork"] = True
+    own_status: Manifest = {"phase": phase, "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]}
+    addresses = [ip] if isinstance(ip, str) else list(ip)
+    if addresses:
+        own_status["podIP"] = addresses[0]
+        own_status["podIPs"] = [{"ip": address} for address in addresses]
+    document = _object("v1", "Pod", place, own_name, own_labels, {**more, **(metadata or {})})
+    return {**document, "spec": {**own_spec, **(spec or {})}, "status": {**own_status, **(status or {})}}
+
+
+def service(
+    name: str,
+    vip: str | Sequence[str] | None = (),
+    *,
+    ports: Mapping[str, int | tuple[int, int | str] | Fields] | None = None,
+    selector: Fields | None = None,
+    labels: Fields | None = None,
+    annotations: Fields | None = None,
+    is_global: bool = False,
+    created: str = CREATED,
+    metadata: Fields | None = None,
+    spec: Fields | None = None,
+) -> Manifest:
+    """A Service of type ClusterIP; ``vip`` is its cluster IP (several: dual stack), ``None`` makes it headless.
+
+    ``ports`` maps the port's name to its number, to (number, target port), or to the port's own fields; without it
+    there is one port ``http`` 80 -> 8080. ``is_global`` labels it ``istio.io/global: "true"``.
+    """
+    place, own_name = _split(name)
+    own_labels = {"istio.io/global": "true"} if is_global else {}
+    own_spec: Manifest = {"type": "ClusterIP"}
+    addresses = ["None"] if vip is None else [vip] if isinstance(vip, str) else list(vip)
+    if addresses:
+        own_spec["clusterIP"] = addresses[0]
+        own_spec["clusterIPs"] = addresses
+    own_spec["ports"] = [_service_port(key, port) for key, port in (ports or {"http": (80, 8080)}).items()]
+    if selector:
+        own_spec["selector"] = dict(selector)
+    more: Manifest = {"creationTimestamp": created}
+    if annotations:
+        more["annotations"] = dict(annotations)
+    document = _object(
+        "v1", "Service", place, own_name, {**own_labels, **(labels or {})}, {**more, **(metadata or {})}
+    )
+    return {**document, "spec": {**own_spec, **(spec or {})}}
+
+
+def slice_(
+    name: str,
+    *endpoints: Manifest,
+    service: str = "",
+    ports: Mapping[str, int] | None = None,
+    address_type: str = "IPv4",
+    labels: Fields | None = None,
+    created: str = CREATED,
+    metadata: Fields | None = None,
+) -> Manifest:
+    """An EndpointSlice of ``service`` (label ``kubernetes.io/service-name``; none when empty) with ``endpoint()``s."""
+    place, own_name = _split(name)
+    own_labels = {"kubernetes.io/service-name": service} if service else {}
+    document = _object(
+        "discovery.k8s.io/v1",
+        "EndpointSlice",
+        place,
+        own_name,
+        {**own_labels, **(labels or {})},
+        {"creationTimestamp": created, **(metadata or {})},
+    )
+    named = {"http": 8080} if ports is None else ports
+    return {
+        **document,
+        "addressType": address_type,
+        "ports": [{"name": key, "port": port, "protocol": "TCP"} for key, port in named.items()],
+        "endpoints": list(endpoints),
+    }
+
+
+def endpoint(
+    *addresses: str,
+    pod: str = "",
+    ready: bool | None = True,
+    serving: bool | None = None,
+    terminating: bool = False,
+    node: str = "",
+    zone: str = "",
+) -> Manifest:
+    """An endpoint of a slice; ``pod`` is the ``"namespace/name"`` it stands for; ``None`` leaves a condition unset."""
+    conditions: Manifest = {"terminating": terminating}
+    if ready is not None:
+        conditions["ready"] = ready
+    if serving is not None:
+        conditions["serving"] = serving
+    document: Manifest = {"addresses": list(addresses), "conditions": conditions}
+    if pod:
+        place, own_name = _split(pod)
+        document["targetRef"] = {"kind": "Pod", "namespace": place, "name": own_name}
+    if node:
+        document["nodeName"] = node
+    if zone:
+        document["zone"] = zone
+    return document
+
+
+def gateway(
+    name: str,
+    class_name: str = "istio-waypoint",
+    *listeners: Manifest,
+    addresses: Iterable[str | tuple[str, str]] = (),
+    network: str = "",
+    labels: Fields | None = None,
+    annotations: Fields | None = None,
+    created: str = CREATED,
+    metadata: Fields | None = None,
+) -> Manifest:
+    """A Gateway with the usual HBONE listener on 15008 unless ``listener()``s are given.
+
+    ``addresses`` are those of its status: an IP address, or (type, value) such as ``("Hostname", "lb.example")``.
+    """
+    place, own_name = _split(name)
+    own_labels = {"topology.istio.io/network": network} if network else {}
+    more: Manifest = {"creationTimestamp": created}
+    if annotations:
+        more["annotations"] = dict(annotations)
+    document = _object(
+        "gateway.networking.k8s.io/v1",
+        "Gateway",
+        place,
+        own_name,
+        {**own_labels, **(labels or {})},
+        {**more, **(metadata or {})},
+    )
+    pairs = [("IPAddress", address) if isinstance(address, str) else address for address in addresses]
+    spec = {"gatewayClassName": class_name, "listeners": list(listeners) or [listener()]}
+    document["spec"] = spec
+    document["status"] = {"addresses": [{"type": kind, "value": value} for kind, value in pairs]}
+    return document
+
+
+def listener(
+    name: str = "mesh",
+    port: int = 15008,
+    protocol: str = "HBONE",
+    *,
+    hostname: str = "",
+    tls_mode: str = "",
+    allowed_from: str = "",
+    selector: Fields | None = None,
+) -> Manifest:
+    """A listener of a Gateway; ``selector`` is the label selector of ``allowed_from="Selector"``."""
+    document: Manifest = {"name": name, "port": port, "protocol": protocol}
+    if hostname:
+        document["hostname"] = hostname
+    if tls_mode:
+        document["tls"] = {"mode": tls_mode}
+    if allowed_from:
+        namespaces: Manifest = {"from": allowed_from}
+        if selector is not None:
+            namespaces["selector"] = dict(selector)
+        document["allowedRoutes"] = {"namespaces": namespaces}
+    return document
+
+
+def east_west_gateway(name: str, *addresses: str, network: str) -> Manifest:
+    """The Gateway through which other networks reach this one (class ``istio-east-west``)."""
+    mesh = listener(tls_mode="Terminate", allowed_from="Same")
+    return gateway(name, "istio-east-west", mesh, addresses=addresses, network=network)
+
+
+def remote_gateway(name: str, *addresses: str, network: str) -> Manifest:
+    """The stand-in, here, for a gateway elsewhere (class ``istio-remote``)."""
+    return gateway(name, "istio-remote", addresses=addresses, network=network)
+
+
+def gateway_class(name: str, controller: str = "istio.io/mesh-controller", *, labels: Fields | None = None) -> Manifest:
+    """A GatewayClass and the controller that implements it."""
+    document = _object("gateway.networking.k8s.io/v1", "GatewayClass", "", name, labels or {}, {})
+    return {**document, "spec": {"controllerName": controller}}
+
+
+def mesh_config_map(
+    *,
+    trust_domain: str = "",
+    root_namespace: str = "",
+    scopes: Sequence[Fields] | None = None,
+    system_namespace: str = "istio-system",
+    **mesh: Any,
+) -> Manifest:
+    """The ConfigMap ``istio`` that holds the mesh configuration as YAML text under the key ``mesh``.
+
+    ``scopes`` are the ``serviceScopeConfigs`` as Istio writes them; other keyword arguments are further fields of the
+    mesh configuration, by their own names.
+    """
+    content: Manifest = dict(mesh)
+    if trust_domain:
+        content["trustDomain"] = trust_domain
+    if root_namespace:
+        content["rootNamespace"] = root_namespace
+    if scopes is not None:
+        content["serviceScopeConfigs"] = [dict(scope) for scope in scopes]
+    document = _object("v1", "ConfigMap", system_namespace, "istio", {}, {})
+    return {**document, "data": {"mesh": yaml.safe_dump(content, sort_keys=False)}}
+
+
+def object_list(*objects: Manifest) -> Manifest:
+    """What ``kubectl get ... -o json`` prints for several objects."""
+    return {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": list(objects)}
+
+
+def manifest_text(*objects: Manifest, form: str = "yaml") -> str:
+    """The objects as the text of one file: YAML documents, or JSON (one object, or a List of several)."""
+    if form == "json":
+        return json.dumps(objects[0] if len(objects) == 1 else object_list(*objects), indent=2) + "\n"
+    return yaml.dump_all(objects, Dumper=_PlainDumper, sort_keys=False)
+
+
+def write_manifests(directory: Path, *objects: Manifest, file: str = "objects.yaml") -> Path:
+    """Writes the objects as ``directory/file`` (made where missing), replacing the file in one step; returns its path.
+
+    The suffix of ``file`` decides the form: ``.json``, or YAML for any other.
+    """
+    target = directory / file
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}.draft")
+    draft.write_text(manifest_text(*objects, form=target.suffix.removeprefix(".")), encoding="utf-8")
+    return draft.replace(target)
+
+
+class _PlainDumper(yaml.SafeDumper):
+    """YAML without anchors: tests share dicts between objects, manifests should not."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _split(name: str) -> tuple[str, str]:
+    place, _, own = name.rpartition("/")
+    return place or "default", own
+
+
+def _object(api_version: str, kind: str, place: str, name: str, labels: Fields, metadata: Fields) -> Manifest:
+    own: Manifest = {"name": name}
+    if place:
+        own["namespace"] = place
+    if labels:
+        own["labels"] = dict(labels)
+    return {"apiVersion": api_version, "kind": kind, "metadata": {**own, **metadata}}
+
+
+def _service_port(name: str, port: int | tuple[int, int | str] | Fields) -> Manifest:
+    own: Manifest = {"name": name, "protocol": "TCP"}
+    if isinstance(port, int):
+        return {**own, "port": port, "targetPort": port}
+    if isinstance(port, tuple):
+        return {**own, "port": port[0], "targetPort": port[1]}
+    return {**own, **port}
