@@ -119,7 +119,6 @@ class ChangeLog(Generic[K, V]):
         if not self._readers:
             return ()
         keys, newest = self._keys, self._newest
-        before = len(keys)
         oldest = revision
         for key, _ in changed:
             previous = newest.get(key)
@@ -127,7 +126,8 @@ class ChangeLog(Generic[K, V]):
                 oldest = previous
             newest[key] = revision
             keys.append(key)
-        self._revisions.extend([revision] * (len(keys) - before))
+        revisions = self._revisions
+        revisions += [revision] * (len(keys) - len(revisions))
         cuts = self._cuts
         while cuts and cuts[-1] >= oldest:
             cuts.pop()
@@ -139,7 +139,9 @@ class ChangeLog(Generic[K, V]):
                 del self._causes[0]
         if len(keys) > 2 * len(newest) + _STALE_ENTRIES:
             self._compact()
-        woken, self._resting = self._resting, {}
+        woken = self._resting
+        if woken:
+            self._resting = {}
         return woken
 
     def read(

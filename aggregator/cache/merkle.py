@@ -41,13 +41,11 @@ def content_digest(value: object) -> bytes:
 
 
 def encode_key(key: tuple[str, ...]) -> bytes:
-    """A key as bytes, every part framed by its length, so that no two keys are written alike."""
-    parts = []
-    for part in key:
-        data = part.encode("utf-8", "surrogatepass")
-        parts.append(len(data).to_bytes(4, "big"))
-        parts.append(data)
-    return b"".join(parts)
+    """A key as bytes (MessagePack: every part is framed by its length, so no two keys are written alike)."""
+    try:
+        return _encoder.encode(key)
+    except UnicodeEncodeError:  # a lone surrogate, from a source that was not UTF-8; written as bytes, not as text
+        return _encoder.encode([part.encode("utf-8", "surrogatepass") for part in key])
 
 
 def bucket_of(key: tuple[str, ...]) -> int:
@@ -113,6 +111,5 @@ class Tree(Generic[K, V]):
             del waiting[key]
 
     def _row(self, frame: bytes, value: V) -> int:
-        digest = self._digest(value)
-        # The key is framed by its parts and the digest by what remains, so neither can be read as part of the other.
-        return xxh3_128_intdigest(len(frame).to_bytes(4, "big") + frame + digest)
+        # The frame of a key says where it ends, so no byte of it can be read as part of the digest.
+        return xxh3_128_intdigest(frame + self._digest(value))

@@ -150,11 +150,11 @@ class Table(Generic[K, V]):
         if not prefix:
             raise ValueError(f"table {self.name}: replace needs a prefix; an empty one would delete everything")
         staged: dict[K, V | None] = dict(items)
-        size = len(prefix)
+        first, size = prefix[0], len(prefix)
         for key in staged:
-            if key[:size] != prefix:
+            if key[0] != first or (size > 1 and key[:size] != prefix):
                 raise ValueError(f"table {self.name}: {key} is not under the prefix {prefix} that is being replaced")
-        partition = self._partitions.get(prefix[0])
+        partition = self._partitions.get(first)
         if partition is not None:
             gone = [key for key in partition.rows if key not in staged and key[:size] == prefix]
             staged.update(dict.fromkeys(gone))
@@ -204,17 +204,18 @@ class Table(Generic[K, V]):
                 changes.append(item)
         if not differing:
             return self._revision
-        targets = [(self._open(name), changes) for name, changes in differing.items()]
-        self._revision += 1
+        revision = self._revision + 1
         ringing: list[Cursor[K, V]] = []
-        for partition, changes in targets:
-            for reader in partition.write(changes, self._revision, cause):
+        for name, changes in differing.items():
+            partition = self._partitions.get(name) or self._open(name)
+            for reader in partition.write(changes, revision, cause):
                 cursor = reader.cursor
                 if not cursor._waiting and cursor._bell is not None:
                     ringing.append(cursor)
                 cursor._waiting[reader] = None
             if not partition.rows:
                 self._drop_if_unused(partition)
+        self._revision = revision
         if ringing:
             self._ring(ringing)
         return self._revision
