@@ -79,7 +79,8 @@ def _load(descriptor_set: Path) -> tuple[DescriptorPool, dict[str, list[str]]]:
     try:
         files = FileDescriptorSet.FromString(descriptor_set.read_bytes())
     except FileNotFoundError as error:
-        raise ImportError(f"{descriptor_set} is missing: the build writes it; in a checkout run `make protos`") from error
+        cure = "the build writes it; in a checkout run `make protos`"
+        raise ImportError(f"{descriptor_set} is missing: {cure}") from error
     pool = DescriptorPool()
     packages: dict[str, list[str]] = {}
     for file in files.file:

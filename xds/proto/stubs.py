@@ -55,7 +55,10 @@ SCALARS: Final = {
 }  # All others are integers.
 
 # Well-known types with methods of their own at run time.
-MIXINS: Final = ("Any", "Duration", "FieldMask", "ListValue", "Struct", "Timestamp")
+MIXINS: Final = {
+    f".google.protobuf.{name}": f"_well_known_types.{name}"
+    for name in ("Any", "Duration", "FieldMask", "ListValue", "Struct", "Timestamp")
+}
 
 # Python values that the runtime takes for a well-known type, in constructors and assignments.
 ACCEPTED: Final = {
@@ -135,8 +138,8 @@ def enum_stub(enum: EnumDescriptorProto) -> Iterator[str]:
 
 def message_stub(message: DescriptorProto, full_name: str) -> Iterator[str]:
     """The class of a message with everything declared inside it; raises ValueError for a name that cannot be typed."""
-    mixin = f"_well_known_types.{message.name}, " if full_name in {f".google.protobuf.{name}" for name in MIXINS} else ""
-    yield f"class {message.name}({mixin}_Message):"
+    bases = [MIXINS[full_name], "_Message"] if full_name in MIXINS else ["_Message"]
+    yield f"class {message.name}({', '.join(bases)}):"
     entries = {f"{full_name}.{nested.name}": nested for nested in message.nested_type if nested.options.map_entry}
     fields = [Field(field, entries) for field in message.field if not keyword.iskeyword(field.name)]
     # Annotations inside a class see its attributes before the names of the module.
@@ -153,7 +156,8 @@ def message_stub(message: DescriptorProto, full_name: str) -> Iterator[str]:
     for field in fields:
         yield from indented(field.attribute())
     arguments = [f"{field.name}: {field.argument} | None = ..." for field in fields if field.name != "self"]
-    yield f"{INDENT}def __init__(self{''.join(', ' + part for part in (['*', *arguments] if arguments else []))}) -> None: ..."
+    parameters = ", ".join(["self", "*", *arguments] if arguments else ["self"])
+    yield f"{INDENT}def __init__({parameters}) -> None: ..."
     yield from indented(presence_stub(message, fields))
 
 
