@@ -227,7 +227,7 @@ class Table(Generic[K, V]):
             if cursor._waiting and cursor._bell is not None:
                 try:
                     cursor._bell()
-                except Exception as failure:
+                except Exception as failure:  # noqa: BLE001 - of the bell, not ours; raised when all have rung
                     failures.append(failure)
         if failures:
             raise ExceptionGroup(f"table {self.name}: bells failed", failures)
