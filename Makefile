@@ -66,7 +66,7 @@ check: lint ## in under a minute: style, types, import contracts, unit and golde
 lint: ready ## style, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 golden: ready ## rewrite the expected results of tests/golden, and delete orphans
 	ISTHMUS_GOLDEN=rewrite $(BIN)/python -m pytest -q tests/golden $(PYTEST_ARGS)
