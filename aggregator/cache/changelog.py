@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from aggregator.cache.table import Cursor, Partition
+    from aggregator.cache.cursor import Cursor
+    from aggregator.cache.partitions import Partition
 
 K = TypeVar("K", bound="tuple[str, ...]")
 V = TypeVar("V")
