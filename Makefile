@@ -63,9 +63,16 @@ test: ready ## all tests, or PART=unit (golden, feature, conformance, property, 
 check: lint ## in under a minute: style, types, import contracts, unit and golden tests
 	$(BIN)/python -m pytest -q -m 'not slow' $(wildcard tests/unit tests/golden) $(PYTEST_ARGS)
 
-lint: ready ## style, types, import contracts
+lint: style types contracts ## style, types, import contracts
+
+.PHONY: style types contracts
+style: ready
 	$(BIN)/ruff check .
+
+types: ready
 	$(BIN)/mypy
+
+contracts: ready
 	$(BIN)/lint-imports --no-logo
 
 golden: ready ## rewrite the expected results of tests/golden, and delete orphans
