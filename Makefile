@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 PARTS := unit golden feature conformance property fault envoy kube operate deploy
+BENCHMARKS := pipeline watchers ambient dataplane domains scale operate
+BENCHES = $(foreach name,$(or $(NAME),$(BENCHMARKS)),$(if $(wildcard tests/bench/$(name).py),$(name)))
 PART ?=
 NAME ?=
 SIZE ?= small
@@ -85,13 +87,10 @@ soak: ready ## changes, restarts and leavers for SECONDS=60, and what they left 
 	@test -e tests/bench/soak.py || { echo "make soak: there is no tests/bench/soak.py yet" >&2; exit 1; }
 	$(BIN)/python -m tests.bench.soak --seconds $(SECONDS)
 
-bench: ready ## benchmarks, or NAME=pipeline; SIZE=small|full
-	@ls tests/bench/*.py >/dev/null 2>&1 || { echo "make bench: there are no benchmarks in tests/bench yet" >&2; exit 1; }
-	@test -z "$(NAME)" || test -e "tests/bench/$(NAME).py" || { echo "make bench: there is no tests/bench/$(NAME).py" >&2; exit 1; }
+bench: ready ## benchmarks, or NAME=pipeline (watchers, ambient ...); SIZE=small|full
+	@test -n "$(BENCHES)" || { echo "make bench: no tests/bench/$(or $(NAME),*).py yet; names: $(BENCHMARKS)" >&2; exit 1; }
 	@mkdir -p bench-results
-	@set -e; for path in $(if $(NAME),tests/bench/$(NAME).py,$(filter-out %/__init__.py %/soak.py,$(wildcard tests/bench/*.py))); do \
-		$(BIN)/python -m tests.bench.$$(basename $$path .py) --size $(SIZE); \
-	done
+	@set -e; for name in $(BENCHES); do $(BIN)/python -m tests.bench.$$name --size $(SIZE); done
 
 clean: ## remove what builds and tools wrote here, .venv included
 	rm -rf $(VENV) build dist *.egg-info $(PROTO_OUTPUTS) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
