@@ -1,0 +1,174 @@
+"""The loop that turns changed facts into published resources, pass by pass.
+
+In: the facts Table and the interest Table, through cursors. Out: resources, completeness, admissions and findings, each
+applied in one revision per pass, so that nobody ever sees a reference before its target. Leading edge: an idle pipeline
+works at once; under load it pauses in proportion to the last pass. A pass is cut into slices so short that streams are
+served between them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from aggregator.app.records import Batch, Pass, Records
+from aggregator.cache.table import Table
+from aggregator.findings import Finding
+from aggregator.graph import Pass as Result
+from aggregator.pipeline import ADMISSIONS, RESOURCES, SETTLED, Pipeline
+from aggregator.security.admissions import Account
+from aggregator.views.view import Completeness, View
+from watchers.facts import Fact
+from watchers.facts.keys import ObjectKey
+from xds.encoded import Resource
+
+log = logging.getLogger(__name__)
+
+MOST_KEYS = 2000
+"""How many changed facts one pass takes at most, give or take the rest of a revision."""
+SLICE = 0.005
+"""Seconds that one slice of a pass aims at."""
+LONG_PASS = 0.010
+LONGEST_PAUSE = 0.250
+_FEWEST_STEPS, _MOST_STEPS = 50, 20_000
+
+
+class Tables(msgspec.Struct, frozen=True):
+    """The Tables around the graph.
+
+    Each has one writer: watchers for facts, the server for interest, the loop for all others.
+    """
+
+    facts: Table[ObjectKey, Fact]
+    interest: Table[tuple[str], View]
+    resources: Table[tuple[str, str], Resource]
+    settled: Table[tuple[str], Completeness]
+    admissions: Table[tuple[str, str, str], Account]
+    findings: Table[ObjectKey, tuple[Finding, ...]]
+
+    @classmethod
+    def empty(cls) -> Tables:
+        """New Tables with nothing in them."""
+        return cls(
+            facts=Table("facts"),
+            interest=Table("interest"),
+            resources=Table("resources", digest=_digest),
+            settled=Table("settled"),
+            admissions=Table("admissions"),
+            findings=Table("findings"),
+        )
+
+
+def _digest(resource: Resource) -> bytes:
+    return resource.digest
+
+
+class Aggregator:
+    """Runs the graph over the Tables. `run` is to be a task of its own and never ends by itself."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        tables: Tables,
+        records: Records,
+        *,
+        now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._pipeline = pipeline
+        self._tables = tables
+        self._records = records
+        self._now = now
+        self._monotonic = monotonic
+        self._bell = asyncio.Event()
+        self._facts = tables.facts.cursor(bell=self._bell.set)
+        self._interest = tables.interest.cursor(bell=self._bell.set)
+        self._steps = 500
+        self.complete = asyncio.Event()
+        """Set once a pass that includes the whole of home has been published."""
+        self.longest_slice = 0.0
+        """Seconds of the longest slice so far, publication included."""
+
+    async def run(self) -> None:
+        """Work for ever. Pauses between passes: as long as the last one took, three times that once it was long."""
+        accounts = self._pipeline.home.ztunnel_accounts
+        trusted = {("account", namespace, name): True for namespace, name in accounts}
+        await self._pass({self._pipeline.node_proxies: trusted}, ())
+        while True:
+            await self._something_to_do()
+            began = self._monotonic()
+            await self.one_pass()
+            if not self._facts.pending:
+                took = self._monotonic() - began
+                await asyncio.sleep(min(took if took < LONG_PASS else 3 * took, LONGEST_PAUSE))
+
+    async def one_pass(self) -> None:
+        """Take what changed and publish what follows from it."""
+        self._bell.clear()
+        batch = self._facts.take(MOST_KEYS)
+        if self._facts.pending:
+            self._bell.set()
+        if batch.causes:
+            self._records.append(Batch(batch.revision, len(batch.changes), batch.causes, batch.dropped, time.time_ns()))
+        inputs: dict[Any, Any] = dict(self._pipeline.facts(batch.changes))
+        wanted = self._interest.take().changes
+        if wanted:
+            inputs[self._pipeline.interest] = wanted
+        await self._pass(inputs, batch.causes)
+
+    async def _something_to_do(self) -> None:
+        """Until a Table rings, or a moment the graph waits for has passed."""
+        moment = self._pipeline.graph.next_moment()
+        try:
+            async with asyncio.timeout(None if moment is None else max(0.0, moment - self._now())):
+                await self._bell.wait()
+        except TimeoutError:
+            pass
+
+    async def _pass(self, inputs: dict[Any, Any], causes: tuple[object, ...]) -> None:
+        graph = self._pipeline.graph
+        started = time.time_ns()
+        graph.begin(inputs, self._now())
+        while (result := self._slice()) is None:  # noqa: ASYNC110 - nothing is waited for: streams get their turn
+            await asyncio.sleep(0)
+        self._publish(result, causes, started)
+
+    def _slice(self) -> Result | None:
+        """One slice, of as many steps as lately fitted into its time."""
+        began = self._monotonic()
+        result = self._pipeline.graph.run(self._steps)
+        took = self._monotonic() - began
+        self.longest_slice = max(self.longest_slice, took)
+        if result is None and took > 0:
+            # Half way towards what would have been right: steps differ in cost, and one odd slice should not decide.
+            fitting = self._steps * SLICE / took
+            self._steps = int(min(_MOST_STEPS, max(_FEWEST_STEPS, (self._steps + fitting) / 2)))
+        return result
+
+    def _publish(self, result: Result, causes: tuple[object, ...], started: int) -> None:
+        """Apply a pass to the Tables, all before anyone else runs; resources first, then what speaks of them."""
+        for failure in result.failures:
+            log.error("derivation failed: %s of %s: %s", failure.collection, failure.key, failure.error)
+        tables, published = self._tables, result.published
+        changed = sum(len(changes) for changes in published.values())
+        done = Pass(
+            revision=tables.resources.revision + 1,
+            causes=causes,
+            started_ns=started,
+            ended_ns=time.time_ns(),
+            evaluated=result.evaluated,
+            changed=changed,
+            published=len(published.get(RESOURCES, ())),
+        )
+        self._records.append(done)
+        tables.resources.apply(published.get(RESOURCES, {}).items(), done)
+        tables.admissions.apply(published.get(ADMISSIONS, {}).items(), done)
+        tables.findings.apply(published.get("findings", {}).items(), done)
+        tables.settled.apply(published.get(SETTLED, {}).items(), done)
+        if not self.complete.is_set() and len(tables.settled):
+            self.complete.set()

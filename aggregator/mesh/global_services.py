@@ -1,0 +1,133 @@
+"""Services as seen from home: one per `<namespace>/<hostname>`, merged over the clusters that share it.
+
+The home object decides where there is one; a service that home does not share stays home's alone. Without a home object
+the first cluster in order stands in for it. Addresses and ports are the union, each endpoint is offered only under the
+ports it serves, and the order in which clusters were heard of changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from aggregator.findings import Finding
+from aggregator.graph import At, Collection, Graph, Index, Outcome
+from aggregator.mesh.home import Home, Mesh
+from aggregator.mesh.identities import accounts_elsewhere, spiffe_id
+from aggregator.mesh.networks import network_of
+from aggregator.mesh.services import Balancing, Declared, Port, Services
+from aggregator.mesh.workloads import ServiceInNetwork, Workloads
+from aggregator.order import rank
+from watchers.facts.keys import ObjectKey
+
+
+class Service(msgspec.Struct, frozen=True, gc=False):
+    """A service as home's proxies should know it. `key` is `<namespace>/<hostname>`, `base` the object that decides.
+
+    `addresses` are (network, IP) pairs of every sharing cluster, `identities` the SPIFFE names that may answer for it
+    from other networks; both sorted. `clusters` are the ids of the clusters merged here, sorted.
+    """
+
+    key: str
+    namespace: str
+    name: str
+    hostname: str
+    base: ObjectKey
+    is_global: bool
+    clusters: tuple[str, ...]
+    addresses: tuple[tuple[str, str], ...]
+    ports: tuple[Port, ...]
+    ip_families: tuple[str, ...]
+    balancing: Balancing
+    allow_unready: bool
+    identities: tuple[str, ...]
+
+
+class GlobalServices(msgspec.Struct, frozen=True):
+    """The part of the graph this module declares."""
+
+    services: Collection[str, Service]
+    networks_of_service: Index[str, ServiceInNetwork, Mapping[object, int]]
+
+
+def declare(
+    graph: Graph,
+    home: Home,
+    mesh: Callable[[At], Mesh],
+    networks: Collection[ObjectKey, str],
+    services: Services,
+    workloads: Workloads,
+) -> GlobalServices:
+    """Declare the services as seen from home."""
+    by_service = graph.index("networks of services", workloads.by_service, lambda key, _: (key[1],))
+
+    def accounts(
+        at: At, _service: str, members: Mapping[ServiceInNetwork, Mapping[object, int]]
+    ) -> tuple[tuple[str, str], ...]:
+        return accounts_elsewhere(members, network_of(at, networks, home.cluster))
+
+    elsewhere = graph.derive("accounts elsewhere", by_service, accounts)
+
+    def merged(at: At, key: str, candidates: Mapping[ObjectKey, Declared]) -> Outcome[Service]:
+        order = sorted(
+            candidates.values(), key=lambda one: rank(home.cluster, one.cluster, one.created, one.namespace, one.name)
+        )
+        base = order[0]
+        if not base.is_global:
+            # Only home's own object reaches this place without being global.
+            return _service(base, [base], base.ports, ())
+        sharing = [base, *(one for one in order[1:] if one.is_global)]
+        trust_domain = mesh(at).trust_domain
+        identities = tuple(
+            sorted(spiffe_id(trust_domain, namespace, name) for namespace, name in at.get(elsewhere, key) or ())
+        )
+        ports = _union(sharing)
+        disagreement = _disagreement(sharing)
+        if disagreement:
+            at.note(base.object, Finding(base.object, "ServicePortConflict", "spec.ports", disagreement))
+        return _service(base, sharing, ports, identities)
+
+    return GlobalServices(graph.derive("services", services.candidates, merged), by_service)
+
+
+def _service(base: Declared, sharing: list[Declared], ports: tuple[Port, ...], identities: tuple[str, ...]) -> Service:
+    return Service(
+        key=base.key,
+        namespace=base.namespace,
+        name=base.name,
+        hostname=base.hostname,
+        base=base.object,
+        is_global=base.is_global,
+        clusters=tuple(sorted(one.cluster for one in sharing)),
+        addresses=tuple(sorted({(one.network, address) for one in sharing for address in one.addresses})),
+        ports=ports,
+        ip_families=base.ip_families,
+        balancing=base.balancing,
+        allow_unready=base.allow_unready,
+        identities=identities,
+    )
+
+
+def _union(sharing: list[Declared]) -> tuple[Port, ...]:
+    """The ports of the base in its own order, then those that only others have, by number."""
+    base = {port.number: port for port in sharing[0].ports}
+    added: dict[int, Port] = {}
+    for service in sharing[1:]:
+        for port in service.ports:
+            if port.number not in base:
+                added.setdefault(port.number, port)
+    return (*sharing[0].ports, *(added[number] for number in sorted(added)))
+
+
+def _disagreement(sharing: list[Declared]) -> str:
+    """What clusters say about the ports, if they do not all say the same about number, name and protocol."""
+    said = {
+        one.cluster: tuple(sorted((port.number, port.name, port.protocol) for port in one.ports)) for one in sharing
+    }
+    if len(set(said.values())) < 2:
+        return ""
+    return "; ".join(
+        f"{cluster} has {', '.join(f'{number} {name}'.strip() for number, name, _ in ports) or 'none'}"
+        for cluster, ports in sorted(said.items())
+    )

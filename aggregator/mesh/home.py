@@ -1,0 +1,106 @@
+"""Home: the point of view from which services, networks and policies are seen, and the mesh's own settings.
+
+The process's settings come first; the home cluster's ConfigMap `istio` in the system namespace, key `mesh`, overrides
+them. Remote clusters' mesh configuration is never read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from aggregator.graph import At, Collection, Graph, Source
+from watchers.facts.core import Namespace
+from watchers.facts.keys import Labels, ObjectKey, label
+from watchers.facts.mesh_config import LabelSelector, MeshConfig, ServiceScope
+
+GLOBAL_LABEL = "istio.io/global"
+
+
+class Home(msgspec.Struct, frozen=True):
+    """What this process was told: its home cluster and the defaults of the mesh.
+
+    `ztunnel_accounts` are (namespace, service account) pairs whose proxies act for every workload on their node.
+    """
+
+    cluster: str
+    system_namespace: str = "istio-system"
+    trust_domain: str = "cluster.local"
+    domain_suffix: str = "cluster.local"
+    ztunnel_accounts: tuple[tuple[str, str], ...] = (("istio-system", "ztunnel"),)
+
+    def namespace_key(self, cluster: str, namespace: str) -> ObjectKey:
+        """Key of a Namespace fact."""
+        return (cluster, "Namespace", "", namespace)
+
+    def cluster_key(self, cluster: str) -> ObjectKey:
+        """Key of a Cluster fact."""
+        return (cluster, "Cluster", "", cluster)
+
+    @property
+    def mesh_config_key(self) -> ObjectKey:
+        """Key of the MeshConfig fact that counts: home's."""
+        return (self.cluster, "MeshConfig", self.system_namespace, "istio")
+
+
+class Mesh(msgspec.Struct, frozen=True):
+    """The mesh's settings in force: trust domain of all workloads and which services are global."""
+
+    trust_domain: str
+    scopes: tuple[ServiceScope, ...] | None
+
+
+def mesh_settings(graph: Graph, home: Home, mesh_configs: Source[ObjectKey, MeshConfig]) -> Callable[[At], Mesh]:
+    """Declare the settings in force; the result reads them inside a derivation."""
+    default = Mesh(home.trust_domain, None)
+
+    def settings(_at: At, _key: ObjectKey, config: MeshConfig) -> Mesh:
+        return Mesh(config.trust_domain or home.trust_domain, config.scopes)
+
+    meshes: Collection[ObjectKey, Mesh] = graph.derive("mesh settings", mesh_configs, settings)
+
+    def read(at: At) -> Mesh:
+        return at.get(meshes, home.mesh_config_key) or default
+
+    return read
+
+
+def is_global(scopes: tuple[ServiceScope, ...] | None, service: Labels, namespace: Namespace | None) -> bool:
+    """Whether a service is shared between clusters.
+
+    With serviceScopeConfigs: the first GLOBAL entry whose selectors both match makes it global, a LOCAL entry never
+    takes that back, and a service whose namespace is not known stays local. Without them: the label istio.io/global
+    "true" on the Service, or else on its Namespace.
+    """
+    if namespace is None:
+        return False
+    if scopes is None:
+        own = label(service, GLOBAL_LABEL)
+        return (own or label(namespace.labels, GLOBAL_LABEL)).lower() == "true"
+    return any(
+        scope.scope == "GLOBAL" and matches(scope.namespace, namespace.labels) and matches(scope.services, service)
+        for scope in scopes
+    )
+
+
+def matches(selector: LabelSelector | None, labels: Labels) -> bool:
+    """Whether a label selector (metav1.LabelSelector) selects; a missing one selects everything."""
+    if selector is None:
+        return True
+    present = dict(labels)
+    if any(present.get(key) != value for key, value in selector.match_labels):
+        return False
+    for requirement in selector.expressions:
+        value = present.get(requirement.key)
+        if requirement.operator == "In":
+            met = value is not None and value in requirement.values
+        elif requirement.operator == "NotIn":
+            met = value is None or value not in requirement.values
+        elif requirement.operator == "Exists":
+            met = value is not None
+        else:
+            met = value is None
+        if not met:
+            return False
+    return True

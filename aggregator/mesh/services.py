@@ -1,0 +1,198 @@
+"""Services as each cluster declares them, before any merging.
+
+Scope is judged by the cluster's own labels: endpoints are shared only if the object in their own cluster says so. What
+a remote cluster does not share ends here. Selectors are kept in an index by one of their labels, so that finding the
+services of a pod looks at the few that could match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from aggregator.findings import Finding
+from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, Withheld
+from aggregator.mesh.addresses import pack
+from aggregator.mesh.home import Home, Mesh, is_global
+from aggregator.mesh.networks import network_of
+from watchers.facts.core import Namespace, Service, ServicePort
+from watchers.facts.keys import Labels, ObjectKey, label
+
+DISTRIBUTION_ANNOTATION = "networking.istio.io/traffic-distribution"
+
+_CLOSE = ("NETWORK", "REGION", "ZONE")
+_SAME_NODE = ("NETWORK", "REGION", "ZONE", "SUBZONE", "NODE")
+_PREFERENCES = {"preferclose": _CLOSE, "prefersamezone": _CLOSE, "prefersamenode": _SAME_NODE}
+_WELL_KNOWN_TCP = frozenset({25, 53, 3306, 27017})
+_PROTOCOLS = {
+    "kubernetes.io/h2c": "HTTP2",
+    "kubernetes.io/ws": "HTTP11",
+    "kubernetes.io/wss": "TLS",
+    "http": "HTTP11",
+    "http2": "HTTP2",
+    "grpc": "GRPC",
+    "grpc-web": "HTTP11",
+    "https": "TLS",
+    "tls": "TLS",
+    "tcp": "TCP",
+    "mongo": "TCP",
+    "mysql": "TCP",
+    "redis": "TCP",
+}
+
+
+class Port(msgspec.Struct, frozen=True, gc=False):
+    """One port of a service: its number, the port behind it (0 when named), and the protocol spoken ("" unknown).
+
+    A target that is not given is the port itself, as the Kubernetes API defaults it.
+
+    `name` and `target_name` serve matching only: the port's name in slices and the container port a name stands for.
+    """
+
+    number: int
+    target: int
+    protocol: str = ""
+    name: str = ""
+    target_name: str = ""
+    transport: str = "TCP"
+
+
+class Balancing(msgspec.Struct, frozen=True, gc=False):
+    """How clients choose among endpoints: scopes in falling order of preference, and STRICT or FAILOVER."""
+
+    preference: tuple[str, ...] = ()
+    mode: str = ""
+
+
+class Declared(msgspec.Struct, frozen=True, gc=False):
+    """A service as one cluster declares it. `key` is `<namespace>/<hostname>`, the name it has in every cluster."""
+
+    key: str
+    cluster: str
+    namespace: str
+    name: str
+    hostname: str
+    created: str
+    is_global: bool
+    network: str
+    addresses: tuple[str, ...]
+    ports: tuple[Port, ...]
+    selector: Labels
+    ip_families: tuple[str, ...]
+    balancing: Balancing
+    allow_unready: bool
+
+    @property
+    def object(self) -> ObjectKey:
+        """Key of the Service this was declared by."""
+        return (self.cluster, "Service", self.namespace, self.name)
+
+
+class Services(msgspec.Struct, frozen=True):
+    """The part of the graph this module declares."""
+
+    declared: Collection[ObjectKey, Declared]
+    by_selector: Index[tuple[str, str, tuple[str, str]], ObjectKey, Declared]
+    candidates: Index[str, ObjectKey, Declared]
+
+
+def declare(
+    graph: Graph,
+    home: Home,
+    mesh: Callable[[At], Mesh],
+    networks: Collection[ObjectKey, str],
+    namespaces: Source[ObjectKey, Namespace],
+    services: Source[ObjectKey, Service],
+) -> Services:
+    """Declare the services of every cluster."""
+
+    def declared(at: At, key: ObjectKey, service: Service) -> Outcome[Declared]:
+        cluster, _, namespace_name, name = key
+        if service.type == "ExternalName":
+            return Withheld("ServiceIsExternalName")
+        namespace = at.get(namespaces, home.namespace_key(cluster, namespace_name))
+        shared = is_global(mesh(at).scopes, service.labels, namespace)
+        if cluster != home.cluster and not shared:
+            return Withheld("ServiceIsNotGlobal")
+        addresses = []
+        for number, address in enumerate(service.cluster_ips):
+            if pack(address) is None:
+                field = f"spec.clusterIPs[{number}]"
+                at.note(key, Finding(key, "ServiceAddressInvalid", field, f"{address!r} is not an IP address"))
+            else:
+                addresses.append(address)
+        hostname = f"{name}.{namespace_name}.svc.{home.domain_suffix}"
+        return Declared(
+            key=f"{namespace_name}/{hostname}",
+            cluster=cluster,
+            namespace=namespace_name,
+            name=name,
+            hostname=hostname,
+            created=service.created,
+            is_global=shared,
+            network=network_of(at, networks, cluster),
+            addresses=tuple(addresses),
+            ports=tuple(_port(port) for port in service.ports),
+            selector=service.selector,
+            ip_families=service.ip_families or _families(addresses),
+            balancing=_balancing(service, namespace),
+            allow_unready=service.publish_not_ready,
+        )
+
+    collection = graph.derive("declared services", services, declared)
+    return Services(
+        declared=collection,
+        by_selector=graph.index("services by selector", collection, _selector_groups),
+        candidates=graph.index("candidates of services", collection, lambda _, one: (one.key,)),
+    )
+
+
+def _selector_groups(_key: ObjectKey, service: Declared) -> Iterable[tuple[str, str, tuple[str, str]]]:
+    """The label under which a selector is looked for: any one will do, the first is as good as another."""
+    return ((service.cluster, service.namespace, service.selector[0]),) if service.selector else ()
+
+
+def _port(port: ServicePort) -> Port:
+    named = isinstance(port.target, str)
+    return Port(
+        number=port.port,
+        target=0 if isinstance(port.target, str) else port.target or port.port,
+        protocol=application_protocol(port),
+        name=port.name,
+        target_name=str(port.target) if named else "",
+        transport=port.protocol or "TCP",
+    )
+
+
+def application_protocol(port: ServicePort) -> str:
+    """The application protocol of a port: appProtocol, else the name's prefix, else what a well-known port speaks.
+
+    Returns HTTP11, HTTP2, GRPC, TLS, TCP or "" where it is not known (Istio's protocol selection).
+    """
+    if port.protocol not in ("", "TCP"):
+        return ""
+    if port.app_protocol:
+        return _PROTOCOLS.get(port.app_protocol.lower(), "")
+    name = port.name.lower()
+    found = _PROTOCOLS.get(name)
+    if found is None and "-" in name:
+        found = _PROTOCOLS["grpc-web"] if name.startswith("grpc-web-") else _PROTOCOLS.get(name.split("-", 1)[0])
+    if found is None and port.port in _WELL_KNOWN_TCP:
+        return "TCP"
+    return found or ""
+
+
+def _families(addresses: list[str]) -> tuple[str, ...]:
+    """The families of a service that does not name any: those of its addresses, as the Kubernetes API defaults them."""
+    return tuple(dict.fromkeys("IPv6" if ":" in address else "IPv4" for address in addresses))
+
+
+def _balancing(service: Service, namespace: Namespace | None) -> Balancing:
+    if service.internal_traffic_policy == "Local":
+        return Balancing(("NODE",), "STRICT")
+    asked = service.traffic_distribution or label(service.annotations, DISTRIBUTION_ANNOTATION)
+    if not asked and namespace is not None:
+        asked = label(namespace.annotations, DISTRIBUTION_ANNOTATION)
+    preference = _PREFERENCES.get(asked.lower())
+    return Balancing(preference, "FAILOVER") if preference else Balancing()

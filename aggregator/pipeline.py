@@ -1,0 +1,96 @@
+"""The whole graph on one page: facts at the top, what is published at the bottom.
+
+Read downwards it is the order of evaluation. Each line calls the module that gives the meaning; none is given here.
+A new kind of fact is a source and the module that reads it; a new class of proxies is a module of `views` and a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aggregator.findings import Finding
+from aggregator.graph import At, Graph, Source
+from aggregator.mesh import global_services, networks, services, split_horizon, workloads
+from aggregator.mesh.home import Home, mesh_settings
+from aggregator.security import admissions
+from aggregator.views import completeness, ztunnel
+from aggregator.views.view import View
+from watchers.facts.cluster import Cluster, SourceFault
+from watchers.facts.core import Namespace, Node, Pod, Service
+from watchers.facts.discovery import EndpointSlice
+from watchers.facts.gateway_api import Gateway, GatewayClass
+from watchers.facts.keys import ObjectKey
+from watchers.facts.mesh_config import MeshConfig
+
+RESOURCES, SETTLED, ADMISSIONS = "resources", "settled", "admissions"
+
+
+class Pipeline:
+    """The graph of one control plane, its sources by name, and the collections that others ask about."""
+
+    def __init__(self, home: Home) -> None:
+        graph = self.graph = Graph()
+
+        # Facts, by kind, and what proxies ask for.
+        clusters: Source[ObjectKey, Cluster] = graph.source("clusters")
+        faults: Source[ObjectKey, SourceFault] = graph.source("source faults")
+        namespaces: Source[ObjectKey, Namespace] = graph.source("namespaces")
+        nodes: Source[ObjectKey, Node] = graph.source("nodes")
+        pods: Source[ObjectKey, Pod] = graph.source("pods")
+        kube_services: Source[ObjectKey, Service] = graph.source("kubernetes services")
+        slices: Source[ObjectKey, EndpointSlice] = graph.source("endpoint slices")
+        gateways: Source[ObjectKey, Gateway] = graph.source("gateways")
+        gateway_classes: Source[ObjectKey, GatewayClass] = graph.source("gateway classes")
+        mesh_configs: Source[ObjectKey, MeshConfig] = graph.source("mesh configs")
+        node_proxies: Source[admissions.AccountKey, bool] = graph.source("accounts of node proxies")
+        interest: Source[tuple[str], View] = graph.source("interest")
+
+        # The model: the mesh as seen from home.
+        mesh = mesh_settings(graph, home, mesh_configs)
+        network = networks.declare(graph, home, clusters, namespaces, gateways, gateway_classes)
+        declared = services.declare(graph, home, mesh, network.of_cluster, namespaces, kube_services)
+        workload = workloads.declare(graph, network.of_cluster, declared, pods, slices)
+        merged = global_services.declare(graph, home, mesh, network.of_cluster, declared, workload)
+        split = split_horizon.declare(graph, home, network, merged, workload)
+        accounts = admissions.declare(graph, home, pods, node_proxies)
+        graph.derive("unusable manifests", faults, _unusable_manifest)
+
+        # Views: what proxies are told, and whether that is all.
+        told = ztunnel.declare(graph, home, interest, ztunnel.Sources(mesh, nodes, network, workload, merged, split))
+        settled = completeness.declare(graph, home, clusters, interest)
+
+        graph.publish(RESOURCES, *told)
+        graph.publish(SETTLED, settled)
+        graph.publish(ADMISSIONS, accounts)
+
+        self.home = home
+        self.interest = interest
+        self.node_proxies = node_proxies
+        self.services = merged.services
+        self.workloads = workload
+        self.clusters = clusters
+        self._by_kind: dict[str, Source[ObjectKey, Any]] = {
+            "Cluster": clusters,
+            "SourceFault": faults,
+            "Namespace": namespaces,
+            "Node": nodes,
+            "Pod": pods,
+            "Service": kube_services,
+            "EndpointSlice": slices,
+            "Gateway": gateways,
+            "GatewayClass": gateway_classes,
+            "MeshConfig": mesh_configs,
+        }
+
+    def facts(self, changes: Mapping[ObjectKey, Any]) -> dict[Source[ObjectKey, Any], dict[ObjectKey, Any]]:
+        """Changed facts (None: gone) sorted by source, as `Graph.begin` takes them."""
+        inputs: dict[Source[ObjectKey, Any], dict[ObjectKey, Any]] = {}
+        for key, fact in changes.items():
+            inputs.setdefault(self._by_kind[key[1]], {})[key] = fact
+        return inputs
+
+
+def _unusable_manifest(at: At, key: ObjectKey, fault: SourceFault) -> SourceFault:
+    at.note(key, Finding(key, "ManifestUnusable", f"{fault.file}:{fault.line}", fault.cause))
+    return fault

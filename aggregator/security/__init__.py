@@ -1,0 +1,1 @@
+"""Who may do what: policies, identities and the admission of proxies, derived from facts."""

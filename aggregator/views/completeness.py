@@ -1,0 +1,36 @@
+"""Whether a view may be told at all, and whether it is all there is.
+
+Nobody is served before home has been read completely. A view is settled once every registered cluster has answered or
+passed its limit; until then its absences mean nothing, and sessions hold back what only absence would take away.
+"""
+
+from __future__ import annotations
+
+from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
+from aggregator.mesh.home import Home
+from aggregator.views.view import Completeness, View, ViewKey
+from watchers.facts.cluster import Cluster
+from watchers.facts.keys import ObjectKey
+
+_ANSWERED = ("synced", "stale")
+_EVERY = "every cluster"
+
+
+def declare(
+    graph: Graph, home: Home, clusters: Source[ObjectKey, Cluster], interest: Source[ViewKey, View]
+) -> Collection[ViewKey, Completeness]:
+    """Declare the completeness of every view somebody asked for."""
+    registered = graph.index("registered clusters", clusters, lambda _, __: (_EVERY,))
+
+    def answered(at: At, key: ObjectKey, cluster: Cluster) -> Outcome[bool]:
+        return cluster.state in _ANSWERED or (not cluster.home and at.passed(cluster.deadline))
+
+    answers = graph.derive("clusters that answered", clusters, answered)
+
+    def completeness(at: At, _key: ViewKey, _view: View) -> Outcome[Completeness]:
+        if not at.get(answers, home.cluster_key(home.cluster)):
+            return Withheld("HomeNotSynced")
+        everyone = at.group(registered, _EVERY)
+        return "settled" if all(at.get(answers, key) is True for key in everyone) else "partial"
+
+    return graph.derive("completeness of views", interest, completeness)

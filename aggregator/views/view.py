@@ -1,0 +1,37 @@
+"""View: what one class of proxies is told of one type.
+
+Only the proxy features that the type depends on are part of it, so proxies that differ in nothing that matters share
+one view, its resources and their bytes. A view somebody subscribes to is an item of the interest Table.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+ViewKey: TypeAlias = tuple[str]
+ResourceKey: TypeAlias = tuple[str, str]
+"""(view name, resource name): the key of a resource in the resources Table, whose partitions are views."""
+
+Completeness: TypeAlias = Literal["partial", "settled"]
+"""Whether every registered cluster has answered (or passed its limit), or only home for certain."""
+
+
+class View(msgspec.Struct, frozen=True):
+    """What proxies of `role` are told of `type_url`; `features` are (name, value) pairs, sorted."""
+
+    role: str
+    type_url: str
+    features: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The view's name: key of the interest Table and partition of the resources Table."""
+        short = self.type_url.rpartition("/")[2]
+        return "|".join((self.role, short, *(f"{name}={value}" for name, value in self.features)))
+
+    @property
+    def key(self) -> ViewKey:
+        """Key in the interest and settled Tables."""
+        return (self.name,)

@@ -1,0 +1,221 @@
+"""What ztunnels are told: workloads and services of the home network, gateways, and ways to other networks.
+
+All ztunnels of a home share two views, Address and Authorization. The messages follow Istio's workload API so closely
+that a fleet can move between control planes without churn: equal names, equal uids, equal fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
+from aggregator.mesh.addresses import pack
+from aggregator.mesh.global_services import GlobalServices, Service
+from aggregator.mesh.home import Home, Mesh
+from aggregator.mesh.networks import HBONE_PORT, NetworkGateway, Networks, Way, network_of
+from aggregator.mesh.services import Port
+from aggregator.mesh.split_horizon import Key, SplitHorizon
+from aggregator.mesh.workloads import Workload, WorkloadKey, Workloads
+from aggregator.views.view import ResourceKey, View, ViewKey
+from watchers.facts.core import Node
+from watchers.facts.keys import ObjectKey
+from xds.encoded import Resource, wrap
+from xds.messages import addressing, service, workload
+from xds.messages.authorization import AUTHORIZATION_TYPE
+from xds.messages.workload import ADDRESS_TYPE
+
+ROLE = "ztunnel"
+ADDRESSES = View(ROLE, ADDRESS_TYPE)
+AUTHORIZATIONS = View(ROLE, AUTHORIZATION_TYPE)
+VIEWS = (ADDRESSES, AUTHORIZATIONS)
+
+_PROTOCOLS = {
+    "": addressing.AppProtocol.UNKNOWN,
+    "HTTP11": addressing.AppProtocol.HTTP11,
+    "HTTP2": addressing.AppProtocol.HTTP2,
+    "GRPC": addressing.AppProtocol.GRPC,
+    "TCP": addressing.AppProtocol.TCP,
+    "TLS": addressing.AppProtocol.TLS,
+}
+_FAMILIES = {
+    (): service.IPFamilies.AUTOMATIC,
+    ("IPv4",): service.IPFamilies.IPV4_ONLY,
+    ("IPv6",): service.IPFamilies.IPV6_ONLY,
+}
+
+
+class Sources(msgspec.Struct, frozen=True):
+    """What the messages are made from."""
+
+    mesh: Callable[[At], Mesh]
+    nodes: Source[ObjectKey, Node]
+    networks: Networks
+    workloads: Workloads
+    services: GlobalServices
+    split_horizon: Collection[Key, SplitHorizon]
+
+
+def view_of(type_url: str) -> View | None:
+    """The view a ztunnel's subscription to `type_url` reads; None for types ztunnels are not served."""
+    return next((view for view in VIEWS if view.type_url == type_url), None)
+
+
+def declare(
+    graph: Graph, home: Home, views: Source[ViewKey, View], model: Sources
+) -> list[Collection[ResourceKey, Resource]]:
+    """Declare ztunnels' resources; the result is what there is to publish."""
+    networks = model.networks
+
+    def trust_domain(at: At) -> str:
+        """As workloads carry it: the default one goes without saying."""
+        domain = model.mesh(at).trust_domain
+        return "" if domain == "cluster.local" else domain
+
+    def of_workload(at: At, key: WorkloadKey, one: Workload) -> Iterable[tuple[str, Outcome[Resource]]]:
+        name = uid(key)
+        if one.network != network_of(at, networks.of_cluster, home.cluster):
+            yield name, Withheld("InRemoteNetwork", one.network)
+            return
+        place = at.get(model.nodes, (one.cluster, "Node", "", one.node)) if one.node else None
+        known = place is not None and (place.region or place.zone or place.subzone)
+        message = workload.Workload(
+            uid=name,
+            name=one.name,
+            namespace=one.namespace,
+            addresses=tuple(packed for address in one.addresses if (packed := pack(address)) is not None),
+            network=one.network,
+            tunnel_protocol=workload.TunnelProtocol.HBONE if one.tunnel else workload.TunnelProtocol.NONE,
+            trust_domain=trust_domain(at),
+            service_account=one.service_account,
+            node=one.node,
+            canonical_name=one.canonical_name,
+            canonical_revision=one.canonical_revision,
+            workload_type=workload.WorkloadType.POD if one.is_pod else workload.WorkloadType.DEPLOYMENT,
+            workload_name=one.workload_name,
+            native_tunnel=one.native_tunnel,
+            services=tuple(
+                (name, tuple(addressing.Port(number, target) for number, target in ports))
+                for name, ports in one.services
+            ),
+            status=workload.WorkloadStatus.HEALTHY if one.healthy else workload.WorkloadStatus.UNHEALTHY,
+            cluster_id=one.cluster,
+            locality=addressing.Locality(place.region, place.zone, place.subzone) if place and known else None,
+            network_mode=workload.NetworkMode.HOST_NETWORK if one.host_network else workload.NetworkMode.STANDARD,
+        )
+        yield name, wrap(ADDRESS_TYPE, name, workload.encode_workload(message))
+
+    def of_gateway(at: At, way: Way, gateway: NetworkGateway) -> Iterable[tuple[str, Outcome[Resource]]]:
+        name = gateway_uid(gateway)
+        packed = pack(gateway.address)
+        message = workload.Workload(
+            uid=name,
+            name=name,
+            namespace=gateway.namespace,
+            addresses=(packed,) if packed is not None else (),
+            hostname="" if packed is not None else gateway.address,
+            network=gateway.network,
+            trust_domain=trust_domain(at),
+            service_account=gateway.service_account,
+        )
+        yield name, wrap(ADDRESS_TYPE, name, workload.encode_workload(message))
+
+    def of_split(at: At, key: Key, split: SplitHorizon) -> Iterable[tuple[str, Outcome[Resource]]]:
+        gateway = split.gateway
+        packed = pack(gateway.address)
+        name = split_uid(split)
+        message = workload.Workload(
+            uid=name,
+            name=name,
+            namespace=split.namespace,
+            network=split.network,
+            tunnel_protocol=workload.TunnelProtocol.HBONE,
+            trust_domain=trust_domain(at),
+            network_gateway=addressing.GatewayAddress(
+                addressing.NetworkAddress(gateway.network, packed)
+                if packed is not None
+                else addressing.NamespacedHostname(gateway.namespace, gateway.address),
+                gateway.port,
+            ),
+            workload_type=workload.WorkloadType.POD,
+            services=((split.service, _ports(split.ports)),),
+            status=workload.WorkloadStatus.HEALTHY if split.healthy else workload.WorkloadStatus.UNHEALTHY,
+            cluster_id=gateway.cluster,
+            capacity=split.capacity,
+        )
+        yield name, wrap(ADDRESS_TYPE, name, workload.encode_workload(message))
+
+    def of_service(_at: At, key: str, one: Service) -> Resource:
+        balancing = None
+        if one.balancing.mode or one.allow_unready:
+            balancing = service.LoadBalancing(
+                routing_preference=tuple(service.Scope[scope] for scope in one.balancing.preference),
+                mode=service.Mode[one.balancing.mode] if one.balancing.mode else service.Mode.UNSPECIFIED,
+                health_policy=service.HealthPolicy.ALLOW_ALL
+                if one.allow_unready
+                else service.HealthPolicy.ONLY_HEALTHY,
+            )
+        message = service.Service(
+            name=one.name,
+            namespace=one.namespace,
+            hostname=one.hostname,
+            addresses=tuple(
+                addressing.NetworkAddress(network, packed)
+                for network, address in one.addresses
+                if (packed := pack(address)) is not None
+            ),
+            ports=_ports(one.ports),
+            subject_alt_names=one.identities,
+            load_balancing=balancing,
+            ip_families=_FAMILIES.get(one.ip_families, service.IPFamilies.DUAL),
+            canonical=True,
+        )
+        return wrap(ADDRESS_TYPE, key, service.encode_service(message))
+
+    named = graph.expand("ztunnel views", views, lambda _, __, view: ((view.name, view),) if view.role == ROLE else ())
+    views_by_type = graph.index("ztunnel views by type", named, lambda _, view: (view.type_url,))
+    messages: list[Collection[str, Resource]] = [
+        graph.expand("messages of pods", model.workloads.pods, of_workload),
+        graph.expand("messages of slices", model.workloads.endpoints, of_workload),
+        graph.expand("messages of gateways", networks.gateways, of_gateway),
+        graph.expand("messages of split horizon", model.split_horizon, of_split),
+        graph.derive("messages of services", model.services.services, of_service),
+    ]
+    addresses = graph.index("addresses", tuple(messages), lambda _, __: (ADDRESS_TYPE,))
+    told = graph.pair("addresses of ztunnels", views_by_type, addresses, _resource)
+    return [told]
+
+
+def _resource(_view: str, _what: View, _name: str, resource: Resource) -> Resource:
+    return resource
+
+
+def _ports(ports: tuple[Port, ...]) -> tuple[addressing.Port, ...]:
+    return tuple(addressing.Port(port.number, port.target, _PROTOCOLS[port.protocol]) for port in ports)
+
+
+def uid(key: WorkloadKey) -> str:
+    """The uid of a workload.
+
+    `<cluster>//Pod/<namespace>/<name>`; of an endpoint of a slice
+    `<cluster>/discovery.k8s.io/EndpointSlice/<namespace>/<slice>/<address>`.
+    """
+    if len(key) == 4:
+        cluster, kind, namespace, name = key
+        return f"{cluster}//{kind}/{namespace}/{name}"
+    cluster, kind, namespace, name, address = key
+    return f"{cluster}/discovery.k8s.io/{kind}/{namespace}/{name}/{address}"
+
+
+def gateway_uid(gateway: NetworkGateway) -> str:
+    """`NetworkGateway/<network>/<address>/<port>`; as in Istio, the usual port of a remote gateway is written 0."""
+    port = 0 if gateway.port == HBONE_PORT and not gateway.stand_in else gateway.port
+    return f"NetworkGateway/{gateway.network}/{gateway.address}/{port}"
+
+
+def split_uid(split: SplitHorizon) -> str:
+    """`<network>/SplitHorizonWorkload/<gateway>/<address>/<service>`; an unusual port stands behind the address."""
+    gateway = split.gateway
+    address = gateway.address if gateway.port == HBONE_PORT else f"{gateway.address}:{gateway.port}"
+    return f"{split.network}/SplitHorizonWorkload/{gateway.namespace}/{gateway.name}/{address}/{split.service}"

@@ -1,0 +1,56 @@
+"""Figures of benchmarks: one line each, and the same as JSON for whoever compares runs.
+
+A line is `RESULT <name> <value> <unit> goal=<bound> peer=<value|none> ratio=<ours/peer|none> ok|short`. Figures are
+measured in the run that prints them; a peer that did not run is `none`, never a number from memory.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path("bench-results")
+
+
+class Results:
+    """Collects the figures of one benchmark."""
+
+    def __init__(self, benchmark: str, size: str) -> None:
+        self.benchmark = benchmark
+        self.size = size
+        self.rows: list[dict[str, Any]] = []
+
+    def add(
+        self, name: str, value: float, unit: str, *, goal: float | None = None, least: bool = False, peer: float | None = None
+    ) -> None:
+        """Print a figure. `goal` is the most it may be, or with `least` the least."""
+        met = goal is None or (value >= goal if least else value <= goal)
+        bound = "none" if goal is None else f"{'>=' if least else '<='}{_number(goal)}"
+        ratio = "none" if not peer else _number(value / peer)
+        verdict = "ok" if met else "short"
+        shown = "none" if peer is None else _number(peer)
+        print(f"RESULT {name} {_number(value)} {unit} goal={bound} peer={shown} ratio={ratio} {verdict}", flush=True)
+        self.rows.append(
+            {"name": name, "value": value, "unit": unit, "goal": bound, "peer": peer, "met": met, "size": self.size}
+        )
+
+    def save(self) -> None:
+        """Append the figures to bench-results/<benchmark>.jsonl."""
+        RESULTS.mkdir(exist_ok=True)
+        stamp = {"at": int(time.time()), "python": platform.python_version(), "machine": platform.machine()}
+        with (RESULTS / f"{self.benchmark}.jsonl").open("a") as file:
+            for row in self.rows:
+                file.write(json.dumps({**stamp, **row}) + "\n")
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
+
+
+def quantile(values: list[float], share: float) -> float:
+    """The value below which `share` of the sorted values lie (nearest rank)."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

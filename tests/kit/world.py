@@ -1,0 +1,147 @@
+"""A world in one call: manifests of several clusters in, what ztunnels are told out, with no I/O between.
+
+The real decoders, the real Table and the real pipeline, driven pass by pass. What comes out is the published content,
+kept as a proxy would keep it, in the JSON form of `tests.kit.golden`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from aggregator.cache.table import Table
+from aggregator.findings import Finding
+from aggregator.graph import Pass
+from aggregator.mesh.home import Home
+from aggregator.pipeline import RESOURCES, Pipeline
+from aggregator.views import ztunnel
+from tests.kit import golden
+from tests.kit.manifests import Manifest
+from watchers.facts import Fact
+from watchers.facts.cluster import Cluster
+from watchers.facts.keys import ObjectKey
+from watchers.facts.kinds import kind_of
+from xds import protos
+from xds.encoded import Resource
+
+NEVER = float("inf")
+
+
+def fact(cluster: str, manifest: Manifest, system_namespace: str = "istio-system") -> tuple[ObjectKey, Fact]:
+    """Key and fact of a manifest of a kind that is read."""
+    kind = kind_of(manifest["apiVersion"], manifest["kind"])
+    keyed = kind.decode(manifest, cluster, system_namespace) if kind else None
+    assert keyed is not None, f"{manifest['kind']} is not read"
+    return keyed
+
+
+def manifests_of(directory: Path) -> list[Manifest]:
+    """All objects of a directory's YAML files whose kind is read."""
+    found = [
+        document
+        for path in sorted(directory.glob("**/*.yaml"))
+        for document in yaml.safe_load_all(path.read_text())
+        if document
+    ]
+    return [one for one in found if kind_of(one["apiVersion"], one["kind"])]
+
+
+class World:
+    """A control plane's graph with the ztunnel views asked for. Clusters are synced as soon as they are mentioned."""
+
+    def __init__(self, home: str = "alpha", **settings: Any) -> None:
+        self.home = Home(cluster=home, **settings)
+        self.pipeline = Pipeline(self.home)
+        self.facts: Table[ObjectKey, Fact] = Table("facts")
+        self.resources: dict[tuple[str, str], Resource] = {}
+        self.published: dict[str, dict[Any, Any]] = {}
+        self.now = 1_800_000_000.0
+        self._cursor = self.facts.cursor()
+        self._views: dict[Any, Any] = {self.pipeline.interest: {view.key: view for view in ztunnel.VIEWS}}
+
+    @property
+    def graph(self) -> Any:
+        """The pipeline's graph."""
+        return self.pipeline.graph
+
+    def cluster(self, name: str, state: str = "synced", deadline: float = NEVER) -> None:
+        """Register a cluster, or change its state."""
+        key = (name, "Cluster", "", name)
+        self.facts.apply([(key, Cluster(state=state, home=name == self.home.cluster, deadline=deadline, reason=""))])
+
+    def apply(self, cluster: str, *manifests: Manifest) -> None:
+        """Create or change objects of a cluster."""
+        if self.facts.get((cluster, "Cluster", "", cluster)) is None:
+            self.cluster(cluster)
+        self.facts.apply([fact(cluster, manifest, self.home.system_namespace) for manifest in manifests])
+
+    def delete(self, cluster: str, *manifests: Manifest) -> None:
+        """Delete objects of a cluster."""
+        self.facts.apply([(fact(cluster, manifest)[0], None) for manifest in manifests])
+
+    def leave(self, cluster: str) -> None:
+        """Take a cluster away with everything in it."""
+        self.facts.replace((cluster,), ())
+
+    def step(self, steps: int | None = None) -> Pass:
+        """One pass over what changed; returns what it published."""
+        inputs: dict[Any, Any] = dict(self.pipeline.facts(self._cursor.take().changes))
+        inputs.update(self._views)
+        self._views = {}
+        self.graph.begin(inputs, self.now)
+        result: Pass | None = None
+        while result is None:
+            result = self.graph.run(steps)
+        for name, changes in result.published.items():
+            kept = self.published.setdefault(name, {})
+            for key, value in changes.items():
+                if value is None:
+                    kept.pop(key, None)
+                else:
+                    kept[key] = value
+        self.resources = self.published.get(RESOURCES, {})
+        return result
+
+    def addresses(self) -> dict[str, dict[str, Any]]:
+        """What ztunnels are told now, by resource name, in JSON form."""
+        return {key[1]: decoded(resource) for key, resource in self.resources.items()}
+
+    def address(self, name: str) -> dict[str, Any]:
+        """The workload or service of that name as ztunnels are told it; empty if they are not."""
+        found = self.addresses().get(name, {})
+        inner = found.get("workload", found.get("service", {}))
+        assert isinstance(inner, dict)
+        return inner
+
+    def findings(self) -> list[Finding]:
+        """All findings, sorted."""
+        return sorted(finding for found in self.published.get("findings", {}).values() for finding in found)
+
+    def versions(self) -> dict[str, str]:
+        """Resource name -> version."""
+        return {key[1]: resource.version for key, resource in self.resources.items()}
+
+
+def decoded(resource: Resource) -> dict[str, Any]:
+    """A resource of type Address in JSON form."""
+    message = protos.istio.workload.Address()
+    message.ParseFromString(bytes(resource.body))
+    return golden.to_json(message)
+
+
+def world_of(scenario: golden.Scenario) -> World:
+    """The world of a golden scenario after one pass."""
+    world = World(scenario.local_cluster)
+    for cluster, directory in scenario.directories.items():
+        world.apply(cluster, *manifests_of(directory))
+    world.step()
+    return world
+
+
+def changed_names(result: Pass) -> set[str]:
+    """Names of the resources that a pass changed."""
+    changes: Mapping[tuple[str, str], Any] = result.published.get(RESOURCES, {})
+    return {key[1] for key in changes}
