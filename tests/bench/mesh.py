@@ -28,7 +28,13 @@ def padded(manifest: Manifest) -> Manifest:
         "uid": "11111111-2222-3333-4444-555555555555",
         "resourceVersion": "123456",
         "managedFields": [
-            {"manager": "kubelet", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": field}
+            {
+                "manager": "kubelet",
+                "operation": "Update",
+                "apiVersion": "v1",
+                "fieldsType": "FieldsV1",
+                "fieldsV1": field,
+            }
             for _ in range(3)
         ],
     }
@@ -78,7 +84,10 @@ def endpoint_slice(cluster: int, services: int, pods: int, number: int) -> Manif
     mine = [one for one in range(pods) if one % services == number]
     return manifests.slice_(
         f"shop/s{number}-x",
-        *(manifests.endpoint(f"10.{cluster}.{one // 250}.{one % 250 + 1}", pod=f"shop/s{number}-{one}") for one in mine),
+        *(
+            manifests.endpoint(f"10.{cluster}.{one // 250}.{one % 250 + 1}", pod=f"shop/s{number}-{one}")
+            for one in mine
+        ),
         service=f"s{number}",
     )
 

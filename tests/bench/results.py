@@ -24,7 +24,14 @@ class Results:
         self.rows: list[dict[str, Any]] = []
 
     def add(
-        self, name: str, value: float, unit: str, *, goal: float | None = None, least: bool = False, peer: float | None = None
+        self,
+        name: str,
+        value: float,
+        unit: str,
+        *,
+        goal: float | None = None,
+        least: bool = False,
+        peer: float | None = None,
     ) -> None:
         """Print a figure. `goal` is the most it may be, or with `least` the least."""
         met = goal is None or (value >= goal if least else value <= goal)
