@@ -95,11 +95,6 @@ class ChangeLog(Generic[K, V]):
         """True when every reader has read everything."""
         return len(self._resting) == len(self._readers)
 
-    @property
-    def readers(self) -> Iterable[Reader[K, V]]:
-        """Everyone reading this partition, in the order they came."""
-        return self._readers
-
     def join(self, cursor: Cursor[K, V], partition: Partition[K, V], backlog: list[K]) -> Reader[K, V]:
         """Add a reader that has everything up to now but `backlog` behind it."""
         reader = Reader(cursor, partition, self.head, self._caused, backlog)
@@ -113,6 +108,11 @@ class ChangeLog(Generic[K, V]):
         self._readers.pop(reader, None)
         self._resting.pop(reader, None)
         self._passed(1)
+
+    def dismiss(self) -> Iterable[Reader[K, V]]:
+        """Let all readers go and return them; the log is not used any more, and keeps nobody alive."""
+        readers, self._readers, self._resting = self._readers, {}, {}
+        return readers
 
     def record(self, changed: Iterable[tuple[K, V | None]], revision: int, cause: object) -> Iterable[Reader[K, V]]:
         """Note the keys of a new revision, each once; returns the readers that had nothing to read until now."""
@@ -169,22 +169,10 @@ class ChangeLog(Generic[K, V]):
         if backlog:
             self._passed(len(changes) - start + 1)
             return 0
-        end = self.head
         revisions, keys = self._revisions, self._keys
         index = bisect_right(revisions, begun)
-        if limit is None:
-            stop = len(keys)
-        else:
-            stop = index
-            wanted = limit - (len(changes) - start)
-            while stop < len(keys) and wanted > 0:
-                wanted -= newest[keys[stop]] == revisions[stop]
-                stop += 1
-            if stop == index:
-                end = begun
-            elif stop < len(keys):
-                end = self._cuts[bisect_left(self._cuts, revisions[stop - 1])]
-                stop = bisect_right(revisions, end, stop - 1)
+        end = self.head if limit is None else self._end(begun, index, limit - (len(changes) - start))
+        stop = len(keys) if end == self.head else bisect_right(revisions, end, index)
         for place in range(index, stop):
             key = keys[place]
             if newest[key] == revisions[place]:
@@ -202,6 +190,16 @@ class ChangeLog(Generic[K, V]):
         reader.caused = self._caused
         self._resting[reader] = None
         self._passed(1)
+
+    def _end(self, begun: int, index: int, wanted: int) -> int:
+        """The revision after which a read from entry `index` stops: the first cut with `wanted` keys before it."""
+        stop = index
+        while stop < len(self._keys) and wanted > 0:
+            wanted -= self._newest[self._keys[stop]] == self._revisions[stop]
+            stop += 1
+        if stop == index:
+            return begun
+        return self._cuts[bisect_left(self._cuts, self._revisions[stop - 1])]
 
     def _read_causes(self, reader: Reader[K, V], end: int, causes: list[tuple[int, object]]) -> int:
         """Add the causes of the revisions up to `end`; returns how many of them are no longer known."""

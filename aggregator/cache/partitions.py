@@ -95,5 +95,5 @@ class Partitions(Generic[K, V]):
             return
         if self.by_name.get(partition.name) is partition:
             del self.by_name[partition.name]
-        for reader in partition.log.readers:
+        for reader in partition.log.dismiss():
             reader.cursor.forget(partition)
