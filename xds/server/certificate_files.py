@@ -1,0 +1,159 @@
+"""A certificate authority as files: the four Istio calls `cacerts`, read with suspicion.
+
+In: a directory with ca-cert.pem, ca-key.pem, root-cert.pem and, where ca-cert.pem is not signed by a root itself,
+cert-chain.pem. Out: a CertificateAuthority whose parts fit together, or an error that names the file. Files that do not
+fit are found here, at start, and not by proxies that refuse what was signed with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final, TypeVar
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+
+from xds.server.certificate_authority import (
+    CLOCK_SKEW,
+    CertificateAuthority,
+    CertificateAuthorityError,
+    PrivateKey,
+    utc_now,
+)
+
+CERTIFICATE_FILE: Final = "ca-cert.pem"
+KEY_FILE: Final = "ca-key.pem"
+CHAIN_FILE: Final = "cert-chain.pem"
+ROOT_FILE: Final = "root-cert.pem"
+
+Extension = TypeVar("Extension", bound=x509.ExtensionType)
+
+_CURVES: Final = (ec.SECP256R1, ec.SECP384R1)  # What ztunnel and Envoy verify in their default builds.
+_SHORTEST_RSA_KEY: Final = 2048
+
+
+def load_authority(directory: Path, *, now: Callable[[], datetime] = utc_now) -> CertificateAuthority:
+    """Reads and checks a plug-in authority: the key is that of the certificate, the certificate may sign and its path
+    leads to a root, nothing on the way has expired. Raises CertificateAuthorityError.
+    """
+    key = _read_key(directory / KEY_FILE)
+    own, *above = _read_certificates(directory / CERTIFICATE_FILE)
+    roots = _read_certificates(directory / ROOT_FILE)
+    if (directory / CHAIN_FILE).exists():
+        above += _read_certificates(directory / CHAIN_FILE)
+    if _public(key) != _public(own):
+        raise CertificateAuthorityError(
+            f"{directory / KEY_FILE}: not the key of the first certificate in {CERTIFICATE_FILE}; give the pair"
+        )
+    steps = _path(directory, own, above, roots)
+    for height, (file, certificate) in enumerate(steps):
+        _check_link(directory / file, certificate, height, now())
+    anchor = steps[-1][1]
+    return CertificateAuthority(
+        key,
+        [certificate for _, certificate in steps[:-1]],
+        [anchor, *(root for root in roots if root != anchor)],
+        now=now,
+    )
+
+
+def _path(
+    directory: Path, own: x509.Certificate, above: Sequence[x509.Certificate], roots: Sequence[x509.Certificate]
+) -> list[tuple[str, x509.Certificate]]:
+    """The certificates from the authority's own up to and including a root, each with the file it comes from."""
+    if own in roots:
+        return [(CERTIFICATE_FILE, own)]
+    steps = [(CERTIFICATE_FILE, own)]
+    candidates = [certificate for certificate in above if certificate not in roots]
+    while True:
+        last = steps[-1][1]
+        for root in roots:
+            if _issued(root, last):
+                return [*steps, (ROOT_FILE, root)]
+        issuer = next((candidate for candidate in candidates if _issued(candidate, last)), None)
+        if issuer is None:
+            raise CertificateAuthorityError(
+                f"{directory / ROOT_FILE}: no certificate in it or in {CHAIN_FILE} has signed "
+                f"'{last.subject.rfc4514_string()}' of {steps[-1][0]}; give its issuers up to the root"
+            )
+        candidates.remove(issuer)  # A certificate is used once, so that a circle ends.
+        steps.append((CHAIN_FILE, issuer))
+
+
+def _issued(issuer: x509.Certificate, certificate: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
+
+
+def _check_link(file: Path, certificate: x509.Certificate, height: int, now: datetime) -> None:
+    """One certificate of the path, with `height` others of authorities below it."""
+    subject = certificate.subject.rfc4514_string()
+    if certificate.not_valid_after_utc <= now:
+        expired = certificate.not_valid_after_utc.isoformat()
+        raise CertificateAuthorityError(f"{file}: '{subject}' expired at {expired}; give a renewed one")
+    if certificate.not_valid_before_utc > now + CLOCK_SKEW:
+        start = certificate.not_valid_before_utc.isoformat()
+        raise CertificateAuthorityError(f"{file}: '{subject}' is valid from {start} only; check the clocks")
+    constraints = _extension(certificate, x509.BasicConstraints)
+    if constraints is None or not constraints.ca:
+        raise CertificateAuthorityError(f"{file}: '{subject}' is no CA certificate; give one with CA:TRUE")
+    usage = _extension(certificate, x509.KeyUsage)
+    if usage is not None and not usage.key_cert_sign:
+        raise CertificateAuthorityError(f"{file}: '{subject}' may not sign certificates; give one with keyCertSign")
+    if constraints.path_length is not None and constraints.path_length < height:
+        raise CertificateAuthorityError(
+            f"{file}: '{subject}' allows {constraints.path_length} authorities below it, and has {height}; "
+            "sign nearer to the root, or give a root with a longer path length"
+        )
+
+
+def _extension(certificate: x509.Certificate, kind: type[Extension]) -> Extension | None:
+    try:
+        return certificate.extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
+        return None
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise CertificateAuthorityError(
+            f"{file}: {error.strerror}; the directory needs {CERTIFICATE_FILE}, {KEY_FILE} and {ROOT_FILE}"
+        ) from None
+
+
+def _read_certificates(file: Path) -> list[x509.Certificate]:
+    content = _read(file)
+    try:
+        return x509.load_pem_x509_certificates(content)
+    except ValueError:
+        raise CertificateAuthorityError(f"{file}: holds no certificate in PEM; give one") from None
+
+
+def _read_key(file: Path) -> PrivateKey:
+    content = _read(file)
+    try:
+        key = load_pem_private_key(content, password=None)
+    except TypeError:
+        raise CertificateAuthorityError(f"{file}: the key is encrypted; give it without a password") from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise CertificateAuthorityError(f"{file}: holds no private key in PEM; give one") from None
+    if isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, _CURVES):
+        return key
+    if isinstance(key, rsa.RSAPrivateKey) and key.key_size >= _SHORTEST_RSA_KEY:
+        return key
+    raise CertificateAuthorityError(
+        f"{file}: proxies do not verify this kind of key; give P-256, P-384 or RSA of {_SHORTEST_RSA_KEY} bits or more"
+    )
+
+
+def _public(holder: PrivateKey | x509.Certificate) -> bytes:
+    return holder.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
