@@ -1,0 +1,72 @@
+"""Decides whether this process is ready, and says what it waits for.
+
+In: the clusters as they are known, whether a first complete pass was published, which listeners are open. Out:
+Readiness, for /ready and for the gRPC health service. Pure: no clock, no I/O; asking twice gives the same answer.
+
+Only the home cluster, the first pass and the listeners hold it back. A remote cluster never does: one that is dead
+would keep a restarted control plane away from its own proxies. Until a remote has answered or its limit has passed,
+views are unsettled and withdraw nothing (see the graph), which is reported here as `unsettled` and otherwise left
+alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_UNREAD = ("connecting", "syncing")
+
+
+class ClusterState(Protocol):
+    """What is asked of a cluster; watchers' fact of kind Cluster has it."""
+
+    @property
+    def state(self) -> str:
+        """connecting, syncing, synced, or how it failed."""
+
+    @property
+    def home(self) -> bool:
+        """Whether its proxies are served by this control plane."""
+
+    @property
+    def reason(self) -> str:
+        """Why it is in this state, for people; may be empty."""
+
+
+class Readiness(msgspec.Struct, frozen=True, gc=False):
+    """`waiting` holds it back, one line each; `unsettled` are remote clusters not read yet, which do not."""
+
+    ready: bool
+    waiting: tuple[str, ...]
+    unsettled: tuple[str, ...]
+
+
+def readiness(
+    clusters: Iterable[tuple[str, ClusterState]], *, passed: bool, listeners: Mapping[str, bool], stopping: bool = False
+) -> Readiness:
+    """Ready is: the home cluster was read, a complete pass that includes it was published, all listeners are open.
+
+    `clusters` pairs names with states; `passed` says whether that first pass was published; `listeners` whether each
+    one, by a name a person knows, is open. A process that is stopping is not ready, so that no new proxy is sent to
+    it.
+    """
+    known = sorted(clusters, key=lambda pair: pair[0])
+    waiting = ["the process is stopping"] if stopping else []
+    home = [(name, cluster) for name, cluster in known if cluster.home]
+    if not home:
+        waiting.append("the home cluster is not known yet")
+    waiting += [_line(name, cluster) for name, cluster in home if cluster.state in _UNREAD]
+    if not passed:
+        waiting.append("the first complete pass is not published yet")
+    waiting += [f"listener {name} is not open yet" for name, opened in sorted(listeners.items()) if not opened]
+    unsettled = tuple(_line(name, cluster) for name, cluster in known if not cluster.home and cluster.state in _UNREAD)
+    return Readiness(not waiting, tuple(waiting), unsettled)
+
+
+def _line(name: str, cluster: ClusterState) -> str:
+    line = f"cluster {name} is {cluster.state}"
+    return f"{line}: {cluster.reason}" if cluster.reason else line

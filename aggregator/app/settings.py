@@ -1,0 +1,265 @@
+"""The settings of the process: one table.
+
+`Settings` is that table: each field's annotation carries what the flag, the environment variable, the key of the
+configuration file, the help text and docs/reference/settings.md are made of, and the function that reads its text
+wherever it came from. settings_sources.py fills it; everything else takes a `Settings`, and whoever embeds the process
+makes one with values instead of texts. Reads nothing itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import msgspec
+
+from aggregator.app import setting_values as values
+from aggregator.app.setting_values import Address, ClusterSource, ServiceAccount
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class SettingsError(Exception):
+    """A setting that cannot be used. `where` is the flag, the variable or the place in the file."""
+
+    def __init__(self, where: str, problem: str, cure: str) -> None:
+        super().__init__(f"{where}: {problem}; {cure}" if where else f"{problem}; {cure}")
+        self.where = where
+        self.problem = problem
+        self.cure = cure
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one setting. `name` and `default` are those of the field and are filled in from it.
+
+    The flag, the variable and the key are one word: `remote-timeout` is --remote-timeout, ISTHMUS_REMOTE_TIMEOUT and
+    `remote-timeout:`.
+    """
+
+    help: str
+    parse: Callable[[str], Any]
+    value: str  # what the value looks like, in help texts
+    unit: str = ""  # of the typed value
+    show: Callable[[Any], str] = str  # back to text that `parse` reads
+    many: bool = False  # a tuple: the flag may be repeated, commas separate entries
+    in_file: bool = True
+    name: str = ""
+    required: bool = False
+    default: Any = None
+
+    @property
+    def word(self) -> str:
+        """The name as people write it."""
+        return self.name.replace("_", "-")
+
+    @property
+    def flag(self) -> str:
+        """The option of `isthmus run`."""
+        return f"--{self.word}"
+
+    @property
+    def variable(self) -> str:
+        """The environment variable."""
+        return f"ISTHMUS_{self.name.upper()}"
+
+    @property
+    def key(self) -> str:
+        """The key in the configuration file; empty where the setting cannot stand there."""
+        return self.word if self.in_file else ""
+
+    def text(self, value: Any) -> str:
+        """A typed value as text; empty for a setting that is off."""
+        if self.many:
+            return ",".join(self.show(entry) for entry in value)
+        return "" if value is None else self.show(value)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything `isthmus run` can be told. Durations are seconds; None means off."""
+
+    local: Annotated[
+        ClusterSource,
+        Setting(
+            help="The home cluster, whose proxies are served: its name and a directory of YAML or JSON manifests.",
+            parse=values.cluster_source,
+            value="NAME=SOURCE",
+        ),
+    ]
+    remote: Annotated[
+        tuple[ClusterSource, ...],
+        Setting(
+            help="Another cluster of the mesh, read but not served. Give one for each.",
+            parse=values.cluster_source,
+            value="NAME=SOURCE",
+            many=True,
+        ),
+    ] = ()
+    remote_timeout: Annotated[
+        float,
+        Setting(
+            help="How long after the start a remote cluster that has not been read yet is waited for.",
+            parse=values.duration,
+            value="DURATION",
+            unit="s",
+            show=values.show_duration,
+        ),
+    ] = 30.0
+    system_namespace: Annotated[
+        str,
+        Setting(
+            help="The namespace of the mesh configuration, its root policies and its control plane.",
+            parse=values.namespace,
+            value="NAMESPACE",
+        ),
+    ] = "istio-system"
+    trust_domain: Annotated[
+        str,
+        Setting(
+            help="The trust domain of SPIFFE identities, unless the mesh configuration names one.",
+            parse=values.trust_domain,
+            value="DOMAIN",
+        ),
+    ] = "cluster.local"
+    domain_suffix: Annotated[
+        str,
+        Setting(
+            help="The DNS suffix of services: NAME.NAMESPACE.svc.SUFFIX.",
+            parse=values.domain,
+            value="DOMAIN",
+        ),
+    ] = "cluster.local"
+    ztunnel_accounts: Annotated[
+        tuple[ServiceAccount, ...],
+        Setting(
+            help="A service account that may act as ztunnel: be told all workloads and get certificates for those "
+            "of its node.",
+            parse=values.service_account,
+            value="NAMESPACE/NAME",
+            many=True,
+        ),
+    ] = (ServiceAccount("istio-system", "ztunnel"),)
+    xds: Annotated[
+        Address,
+        Setting(
+            help="Where proxies connect over TLS with a token, for xDS and certificates.",
+            parse=values.address,
+            value="IP:PORT",
+        ),
+    ] = Address("0.0.0.0", 15012)  # noqa: S104 - proxies of other nodes connect here
+    xds_names: Annotated[
+        tuple[str, ...],
+        Setting(
+            help="DNS names and IP addresses in the server certificate of --xds.",
+            parse=values.certificate_name,
+            value="NAME",
+            many=True,
+        ),
+    ] = ("istiod.istio-system.svc", "isthmus.istio-system.svc", "localhost", "127.0.0.1", "::1")
+    xds_plaintext: Annotated[
+        Address | None,
+        Setting(
+            help="Where proxies of this machine may connect without TLS or token. Loopback only; off unless set.",
+            parse=values.loopback_address,
+            value="IP:PORT",
+        ),
+    ] = None
+    identities: Annotated[
+        Path | None,
+        Setting(
+            help="A file that maps tokens to SPIFFE identities, where no API server can review tokens.",
+            parse=values.path,
+            value="FILE",
+        ),
+    ] = None
+    cacerts: Annotated[
+        Path | None,
+        Setting(
+            help="A directory with the CA to sign with: ca-cert.pem, ca-key.pem, root-cert.pem, cert-chain.pem. "
+            "Without it the process makes its own root.",
+            parse=values.path,
+            value="DIR",
+        ),
+    ] = None
+    root_cert_out: Annotated[
+        Path | None,
+        Setting(
+            help="Where to write the root certificate, for proxies that read it from a file.",
+            parse=values.path,
+            value="FILE",
+        ),
+    ] = None
+    health: Annotated[
+        Address,
+        Setting(help="Where /ready and /live are answered.", parse=values.address, value="IP:PORT"),
+    ] = Address("0.0.0.0", 8080)  # noqa: S104 - the kubelet asks here
+    admin: Annotated[
+        Address,
+        Setting(help="Where /metrics and the read-only pages are answered.", parse=values.address, value="IP:PORT"),
+    ] = Address("0.0.0.0", 15014)  # noqa: S104 - Prometheus asks here
+    drain: Annotated[
+        float,
+        Setting(
+            help="How long open streams may finish when the process is told to stop.",
+            parse=values.duration,
+            value="DURATION",
+            unit="s",
+            show=values.show_duration,
+        ),
+    ] = 5.0
+    log_format: Annotated[
+        str,
+        Setting(help="The form of log lines on stderr.", parse=values.one_of("text", "json"), value="text|json"),
+    ] = "text"
+    log_level: Annotated[
+        str,
+        Setting(
+            help="The least level that is logged.",
+            parse=values.one_of("debug", "info", "warning", "error"),
+            value="debug|info|warning|error",
+        ),
+    ] = "info"
+    config: Annotated[
+        Path | None,
+        Setting(
+            help="A YAML file with any of these settings, keys as the flags without dashes in front. Flags and "
+            "variables go before it; relative paths in it start at its directory.",
+            parse=values.path,
+            value="FILE",
+            in_file=False,
+        ),
+    ] = None
+    origins: dict[str, str] = {}
+    """Where each setting that is not a default came from, by field name; filled by settings_sources.load."""
+
+
+class Described(msgspec.Struct, frozen=True, gc=False):
+    """One setting as it is in force. `text` is empty where it is off; `origin` says where it came from."""
+
+    name: str
+    text: str
+    origin: str
+
+
+def describe(settings: Settings) -> list[Described]:
+    """Every setting with its value and where it came from, in the order of the table. Holds no secrets: only paths."""
+    return [
+        Described(
+            setting.word, setting.text(getattr(settings, setting.name)), settings.origins.get(setting.name, "default")
+        )
+        for setting in TABLE
+    ]
+
+
+def _table() -> tuple[Setting, ...]:
+    hints = get_type_hints(Settings, include_extras=True)
+    rows = []
+    for field in msgspec.structs.fields(Settings):
+        for setting in getattr(hints[field.name], "__metadata__", ()):
+            default = None if field.required else field.default
+            rows.append(msgspec.structs.replace(setting, name=field.name, required=field.required, default=default))
+    return tuple(rows)
+
+
+TABLE: tuple[Setting, ...] = _table()
+"""All settings, in the order in which they are explained."""
