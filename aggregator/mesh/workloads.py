@@ -154,15 +154,14 @@ def declare(
         served = tuple((port.number, by_name[port.name]) for port in service.ports if port.name in by_name)
         network = network_of(at, networks, key[0])
         seen = set()
-        for number, endpoint in enumerate(endpoints.endpoints):
+        for endpoint in endpoints.endpoints:
             if endpoint.target_kind == "Pod":
                 yield key, Withheld("EndpointOfPod", endpoint.target_name)
                 continue
             wrong = next((one for one in endpoint.addresses if pack(one) is None), None)
             if wrong is not None or not endpoint.addresses:
-                detail = f"{wrong!r} is not an IP address" if endpoint.addresses else "there is no address"
-                field = f"endpoints[{number}].addresses"
-                at.note(key, Finding(key, "EndpointAddressInvalid", field, detail))
+                detail = f"{wrong!r} is not an IP address" if endpoint.addresses else "one has no address"
+                at.note(key, Finding(key, "EndpointAddressInvalid", "endpoints", detail))
                 yield key, Withheld("AddressInvalid", detail)
                 continue
             if endpoint.addresses[0] in seen:
