@@ -1,0 +1,34 @@
+"""Facts: what the product keeps of the objects and states of clusters, as frozen records.
+
+Only fields that are used, strings shared, one fact for all spellings of one meaning. `kinds` reads them from manifests
+and from JSON; tables hold them by ObjectKey.
+"""
+
+from __future__ import annotations
+
+from watchers.facts.cluster import Cluster, SourceFault
+from watchers.facts.core import Namespace, Node, Pod, Service
+from watchers.facts.discovery import EndpointSlice
+from watchers.facts.gateway_api import Gateway, GatewayClass
+from watchers.facts.keys import Labels, ObjectKey, label
+from watchers.facts.mesh_config import MeshConfig
+
+Fact = Cluster | EndpointSlice | Gateway | GatewayClass | MeshConfig | Namespace | Node | Pod | Service | SourceFault
+"""Any fact. The tag of the record (field ``kind`` when encoded by msgspec) is the kind in its key."""
+
+__all__ = [
+    "Cluster",
+    "EndpointSlice",
+    "Fact",
+    "Gateway",
+    "GatewayClass",
+    "Labels",
+    "MeshConfig",
+    "Namespace",
+    "Node",
+    "ObjectKey",
+    "Pod",
+    "Service",
+    "SourceFault",
+    "label",
+]

@@ -1,0 +1,237 @@
+"""The registry: which kinds of objects become facts, and the ways there.
+
+`decode` takes an object as plain Python values (YAML); `Kind.decode_json` takes one object's bytes (of a watch event,
+of a file) and `Kind.decode_page` a page of a LIST, without ever building the values we do not use. All end in the same
+wire structs and readers, so the ways cannot differ. A new kind is its module and an entry here. For an object that
+cannot be used everything raises InvalidObject and nothing else, whatever it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from watchers.facts import Fact, ObjectKey, core, discovery, gateway_api, mesh_config
+from watchers.facts.invalid import InvalidObject, refusal
+from watchers.facts.metadata import Name
+
+Item = TypeVar("Item")
+Keyed = tuple[ObjectKey, Fact]
+
+_NOT_JSON = "correct the JSON"
+
+
+class PageMeta(msgspec.Struct, gc=False):
+    """``metadata`` of a list."""
+
+    resource_version: str | None = msgspec.field(default=None, name="resourceVersion")
+    continue_token: str | None = msgspec.field(default=None, name="continue")
+
+
+class PageObject(msgspec.Struct, Generic[Item]):
+    """A page of a LIST on the wire."""
+
+    items: list[Item] | None = None
+    metadata: PageMeta | None = None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A page of a LIST: its facts, the objects that are none for their own fault, and where to go on.
+
+    ``continue_token`` is "" on the last page; ``resource_version`` is where a watch begins.
+    """
+
+    facts: list[Keyed]
+    invalid: list[InvalidObject]
+    resource_version: str
+    continue_token: str
+
+
+class Kind:
+    """A kind of objects that become facts.
+
+    ``fact`` is the kind in the key of the fact (another than the object's for ConfigMaps), ``selects`` which objects of
+    the kind are facts at all, given their metadata and the system namespace.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *api_versions: str,
+        wire: type[Any],
+        read: Callable[[Any, str], Keyed],
+        fact: str = "",
+        namespaced: bool = True,
+        selects: Callable[[Name, str], bool] | None = None,
+    ) -> None:
+        self.name = name
+        self.api_versions = api_versions
+        self.fact = fact or name
+        self.namespaced = namespaced
+        self._wire = wire
+        self._read = read
+        self._selects = selects
+        self._object = msgspec.json.Decoder(wire)
+        self._page = msgspec.json.Decoder(PageObject[wire])  # type: ignore[valid-type]
+
+    def decode(self, document: object, cluster: str, system_namespace: str) -> Keyed | None:
+        """The fact of an object given as plain Python values; None if the object is not selected."""
+        try:
+            return self._fact(msgspec.convert(document, self._wire), cluster, system_namespace)
+        except msgspec.ValidationError as error:
+            raise self._about(refusal(str(error), document), document, cluster) from None
+        except InvalidObject as error:
+            raise self._about(error, document, cluster) from None
+
+    def decode_json(self, data: bytes | msgspec.Raw, cluster: str, system_namespace: str) -> Keyed | None:
+        """The fact of an object given as JSON; None if the object is not selected."""
+        try:
+            return self._fact(self._object.decode(data), cluster, system_namespace)
+        except (msgspec.DecodeError, RecursionError, InvalidObject) as error:
+            # Only now are all values built, to say which object and field it is.
+            document = _values(data)
+            if isinstance(error, InvalidObject):
+                raise self._about(error, document, cluster) from None
+            if isinstance(error, msgspec.ValidationError):
+                raise self._about(refusal(str(error), document), document, cluster) from None
+            raise self._about(_unreadable(error), document, cluster) from None
+
+    def decode_page(self, data: bytes, cluster: str, system_namespace: str) -> Page:
+        """The facts of a page of a LIST, whose items do not repeat apiVersion and kind.
+
+        One bad object does not spoil the page; a page that is no list raises InvalidObject.
+        """
+        facts: list[Keyed] = []
+        invalid: list[InvalidObject] = []
+        page: PageObject[Any]
+        read: Callable[[Any, str, str], Keyed | None] = self._fact
+        try:
+            page = self._page.decode(data)
+        except msgspec.ValidationError:
+            # Some object is at fault. Slower, object by object, the others are still read.
+            page = _raw_page(data)
+            read = self.decode_json
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise _unreadable(error) from None
+        for item in page.items or ():
+            try:
+                keyed = read(item, cluster, system_namespace)
+            except InvalidObject as error:
+                if not error.subject:
+                    self._about(error, msgspec.to_builtins(item), cluster)
+                invalid.append(error)
+            else:
+                if keyed is not None:
+                    facts.append(keyed)
+        metadata = page.metadata or PageMeta()
+        return Page(facts, invalid, metadata.resource_version or "", metadata.continue_token or "")
+
+    def _fact(self, wire: Any, cluster: str, system_namespace: str) -> Keyed | None:
+        if self._selects is not None and not self._selects(wire.metadata, system_namespace):
+            return None
+        return self._read(wire, cluster)
+
+    def _about(self, error: InvalidObject, document: object, cluster: str) -> InvalidObject:
+        """Says in the error which object it is about, as far as the object tells."""
+        metadata = document.get("metadata") if isinstance(document, Mapping) else None
+        named = metadata if isinstance(metadata, Mapping) else {}
+        name, namespace = named.get("name"), named.get("namespace")
+        place = namespace if isinstance(namespace, str) and namespace else "default"
+        if not isinstance(name, str) or not name:
+            error.subject = f"{self.name} without a name"
+        elif self.namespaced:
+            error.subject = f"{self.name} {place}/{name}"
+            error.key = (cluster, self.fact, place, name)
+        else:
+            error.subject = f"{self.name} {name}"
+            error.key = (cluster, self.fact, "", name)
+        return error
+
+
+KINDS = (
+    Kind("Namespace", "v1", wire=core.NamespaceObject, read=core.read_namespace, namespaced=False),
+    Kind("Node", "v1", wire=core.NodeObject, read=core.read_node, namespaced=False),
+    Kind("Pod", "v1", wire=core.PodObject, read=core.read_pod),
+    Kind("Service", "v1", wire=core.ServiceObject, read=core.read_service),
+    Kind(
+        "ConfigMap",
+        "v1",
+        wire=mesh_config.ConfigMapObject,
+        read=mesh_config.read_mesh_config,
+        fact="MeshConfig",
+        selects=mesh_config.is_mesh_config,
+    ),
+    Kind(
+        "EndpointSlice",
+        "discovery.k8s.io/v1",
+        wire=discovery.EndpointSliceObject,
+        read=discovery.read_endpoint_slice,
+    ),
+    Kind(
+        "Gateway",
+        "gateway.networking.k8s.io/v1",
+        "gateway.networking.k8s.io/v1beta1",
+        wire=gateway_api.GatewayObject,
+        read=gateway_api.read_gateway,
+    ),
+    Kind(
+        "GatewayClass",
+        "gateway.networking.k8s.io/v1",
+        "gateway.networking.k8s.io/v1beta1",
+        wire=gateway_api.GatewayClassObject,
+        read=gateway_api.read_gateway_class,
+        namespaced=False,
+    ),
+)
+"""Every kind that becomes facts."""
+
+_BY_GROUP = {(kind.api_versions[0].rpartition("/")[0], kind.name): kind for kind in KINDS}
+
+
+def kind_of(api_version: str, name: str) -> Kind | None:
+    """The kind an object claims to be; None for kinds we do not read.
+
+    Raises InvalidObject for a version of a known kind that we cannot read, rather than overlook the object.
+    """
+    kind = _BY_GROUP.get((api_version.rpartition("/")[0], name))
+    if kind is not None and api_version not in kind.api_versions:
+        error = InvalidObject(
+            ("apiVersion",), f"is {api_version!r}, a version that is not read", f"use {kind.api_versions[0]}"
+        )
+        error.subject = name
+        raise error
+    return kind
+
+
+def decode(document: object, cluster: str, system_namespace: str) -> Keyed | None:
+    """Key and fact of an object given as plain Python values; None for what is of no kind we read."""
+    if not isinstance(document, Mapping):
+        return None
+    api_version, name = document.get("apiVersion"), document.get("kind")
+    if not isinstance(api_version, str) or not isinstance(name, str):
+        return None
+    kind = kind_of(api_version, name)
+    return None if kind is None else kind.decode(document, cluster, system_namespace)
+
+
+def _values(data: bytes | msgspec.Raw) -> object:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _raw_page(data: bytes) -> PageObject[msgspec.Raw]:
+    try:
+        return msgspec.json.decode(data, type=PageObject[msgspec.Raw])
+    except msgspec.ValidationError as error:
+        raise InvalidObject((), f"is no list: {error}", "give the answer to a LIST request") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> InvalidObject:
+    detail = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    return InvalidObject((), f"is no JSON: {detail}", _NOT_JSON)

@@ -1,0 +1,127 @@
+"""The fact of the mesh configuration: ConfigMap ``istio`` of the system namespace, key ``mesh`` (YAML text).
+
+Of Istio's MeshConfig only the fields used: trust domain, root namespace and which services are global
+(serviceScopeConfigs, istio.mesh.v1alpha1.MeshConfig field 67). Other ConfigMaps are no facts at all.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from watchers.documents import UnreadableText, documents, line_of
+from watchers.facts.invalid import InvalidObject, refusal
+from watchers.facts.keys import ObjectKey, dns_label
+from watchers.facts.metadata import Name, namespaced_key
+from watchers.facts.selectors import LabelSelector, LabelSelectorObject, Requirement, read_selector
+
+__all__ = [
+    "ConfigMapObject",
+    "LabelSelector",
+    "MeshConfig",
+    "Requirement",
+    "ServiceScope",
+    "is_mesh_config",
+    "read_mesh_config",
+]
+
+NAME = "istio"
+_MESH = ("data", "mesh")
+_TRUST_DOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9._]{0,253}[a-z0-9])?")
+
+
+class ServiceScope(msgspec.Struct, frozen=True, gc=False):
+    """Gives services their ``scope``, LOCAL or GLOBAL; a selector that is None matches everything."""
+
+    namespace: LabelSelector | None
+    services: LabelSelector | None
+    scope: str
+
+
+class MeshConfig(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="MeshConfig"):
+    """The mesh configuration. "" where a field is absent; ``scopes`` is None where serviceScopeConfigs is (the default
+    applies) and empty where it is an empty list (nothing is global).
+    """
+
+    trust_domain: str
+    root_namespace: str
+    scopes: tuple[ServiceScope, ...] | None
+
+
+class ConfigMapData(msgspec.Struct, gc=False):
+    """The key used of a ConfigMap's ``data``."""
+
+    mesh: str | None = None
+
+
+class ConfigMapObject(msgspec.Struct, gc=False):
+    """A ConfigMap on the wire."""
+
+    metadata: Name
+    data: ConfigMapData | None = None
+
+
+class ServiceScopeObject(msgspec.Struct, gc=False):
+    """One entry of ``serviceScopeConfigs``."""
+
+    namespaces: LabelSelectorObject | None = msgspec.field(default=None, name="namespaceSelector")
+    services: LabelSelectorObject | None = msgspec.field(default=None, name="servicesSelector")
+    scope: Literal["LOCAL", "GLOBAL"] | None = None
+
+
+class MeshObject(msgspec.Struct, gc=False):
+    """The text under ``mesh``, read."""
+
+    trust_domain: str | None = msgspec.field(default=None, name="trustDomain")
+    root_namespace: str | None = msgspec.field(default=None, name="rootNamespace")
+    scopes: list[ServiceScopeObject] | None = msgspec.field(default=None, name="serviceScopeConfigs")
+
+
+def is_mesh_config(metadata: Name, system_namespace: str) -> bool:
+    """Whether this ConfigMap is the mesh configuration."""
+    return metadata.name == NAME and (metadata.namespace or "default") == system_namespace
+
+
+def read_mesh_config(wire: ConfigMapObject, cluster: str) -> tuple[ObjectKey, MeshConfig]:
+    """Key (of kind MeshConfig, with the ConfigMap's namespace and name) and fact."""
+    key = namespaced_key(cluster, "MeshConfig", wire.metadata)
+    text = (wire.data.mesh if wire.data else None) or ""
+    try:
+        return key, _mesh_config(text)
+    except UnreadableText as error:
+        raise InvalidObject(_MESH, f"is no YAML: {error.cause}", error.cure, line=error.line) from None
+    except InvalidObject as error:
+        raise InvalidObject((*_MESH, *error.path), error.cause, error.cure, line=line_of(text, 0, error.path)) from None
+
+
+def _mesh_config(text: str) -> MeshConfig:
+    value = next((document.value for document in documents(text)), None)
+    if value is None:
+        return MeshConfig("", "", None)
+    try:
+        mesh = msgspec.convert(value, MeshObject)
+    except msgspec.ValidationError as error:
+        raise refusal(str(error), value) from None
+    trust_domain = mesh.trust_domain or ""
+    if trust_domain and not _TRUST_DOMAIN.fullmatch(trust_domain):
+        raise InvalidObject(
+            ("trustDomain",),
+            f"is {trust_domain[:80]!r}, which is no SPIFFE trust domain",
+            "use lower case letters, digits, '-', '.' and '_'",
+        )
+    return MeshConfig(
+        trust_domain,
+        dns_label(mesh.root_namespace, "rootNamespace") if mesh.root_namespace else "",
+        None if mesh.scopes is None else tuple([_scope(scope, place) for place, scope in enumerate(mesh.scopes)]),
+    )
+
+
+def _scope(wire: ServiceScopeObject, position: int) -> ServiceScope:
+    place = ("serviceScopeConfigs", position)
+    return ServiceScope(
+        read_selector(wire.namespaces, *place, "namespaceSelector"),
+        read_selector(wire.services, *place, "servicesSelector"),
+        wire.scope or "LOCAL",
+    )
