@@ -14,10 +14,10 @@ Made by `isthmus settings`; change the table in `aggregator/app/settings.py` and
 
 Each setting has one word in three forms: a flag of `isthmus run`, an environment variable, and a key of the YAML file
 that `--config` names. For each setting by itself the flag goes first, then the variable, then the file, then the
-default. An empty variable counts as unset. A list is given by repeating the flag, by commas, or as a YAML list (clusters
-also as a mapping of names to sources); a list from one source replaces that of another whole. Relative paths in the file
-start at the directory of the file. Durations are numbers with units: `500ms`, `30s`, `1m30s`, `2h`. At its start the
-process logs every setting with its value and where it came from.
+default. An empty variable counts as unset. A list is given by repeating the flag, by commas, or as a YAML list
+(clusters also as a mapping of names to sources); a list from one source replaces that of another whole. Relative paths
+in the file start at the directory of the file. Durations are numbers with units: `500ms`, `30s`, `1m30s`, `2h`. At its
+start the process logs every setting with its value and where it came from.
 
 | Flag | Variable | Key | Value | Default | Meaning |
 |---|---|---|---|---|---|

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -8,10 +9,13 @@ from aggregator.app.setting_values import Address, ClusterSource
 from aggregator.app.settings import TABLE, Settings, SettingsError, describe
 from aggregator.app.settings_sources import load, unknown_variables
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 LOCAL = {"local": "west=west"}
 
 
-def failure(flags: dict[str, str | list[str] | None], environ: dict[str, str] | None = None) -> str:
+def failure(flags: Mapping[str, str | list[str] | None], environ: Mapping[str, str] | None = None) -> str:
     with pytest.raises(SettingsError) as refused:
         load(flags, environ or {})
     return str(refused.value)
