@@ -1,0 +1,64 @@
+"""What streams leave behind: facts about each push, answer and stream, for telemetry, `wait` and the admin pages.
+
+The server appends records while it works; readers make spans, metrics and log lines of them afterwards. Times are those
+of the wall clock in nanoseconds (time.time_ns). A record holds no content and no credentials.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class StreamOpened(Struct, frozen=True):
+    """A proxy has opened a stream. `peer` is its address, `kind` "delta" or "sotw"."""
+
+    proxy: str
+    peer: str
+    kind: str
+    at_ns: int
+
+
+class StreamClosed(Struct, frozen=True):
+    """The stream has ended, `reason` in words."""
+
+    proxy: str
+    peer: str
+    kind: str
+    at_ns: int
+    reason: str
+
+
+class Push(Struct, frozen=True):
+    """A response was handed to the stream. `size` is in bytes; `causes` are those of the content's changes."""
+
+    proxy: str
+    type_url: str
+    nonce: str
+    resources: int
+    removed: int
+    size: int
+    causes: tuple[object, ...]
+    sent_ns: int
+
+
+class Ack(Struct, frozen=True):
+    """The proxy has answered a response; `message` is its reason if it did not accept it."""
+
+    proxy: str
+    type_url: str
+    nonce: str
+    accepted: bool
+    message: str
+    received_ns: int
+
+
+Record = StreamOpened | StreamClosed | Push | Ack
+
+
+class Records(Protocol):
+    """Where records go. Never blocks: who cannot keep up drops."""
+
+    def append(self, record: Record) -> None:
+        """Take a record."""

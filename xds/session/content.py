@@ -1,0 +1,100 @@
+"""What a session reads: the views of one proxy, one subscription per type. Protocols, for the embedding to implement.
+
+Content flows one way, through `take`; nothing here calls the session back. The embedding polls the session when a
+subscription has something pending or its state moved on. Besides the protocols there is the content of a type that a
+proxy is not served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, Protocol
+
+from msgspec import Struct
+
+from xds.encoded import Resource
+
+State = Literal["unknown", "partial", "settled"]
+"""How complete a view is. Absence of knowledge is not knowledge of absence:
+
+unknown: no complete pass yet, so nothing may be answered, not even that there is nothing;
+partial: what is there may be sent and what was seen to go be removed, but some source has not reported, so a client
+  that holds more than is here keeps it, and keeps its version of what is here;
+settled: what is not here does not exist.
+"""
+
+
+class Changes(Struct, frozen=True):
+    """What changed in a view since the last `take`: the newest resource per name, None for one that is gone.
+
+    `causes` are what led to it, for telemetry. `revision` is the newest revision of the content that is covered; a
+    client that has acknowledged it holds everything up to there.
+    """
+
+    changes: Mapping[str, Resource | None]
+    causes: tuple[object, ...] = ()
+    revision: int = 0
+
+
+class Subscription(Protocol):
+    """One stream's reading of one view."""
+
+    @property
+    def state(self) -> State:
+        """How complete the view is at present."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether `take` would return changes. Never turns false by itself."""
+
+    def take(self) -> Changes:
+        """The changes since the last call, or since the subscription was opened, and marks them taken.
+
+        The first call may also return the content there was at opening. Everything published so far is included, so
+        that within one poll the subscriptions of one proxy show the same state of the world.
+        """
+
+    def get(self, name: str) -> Resource | None:
+        """The resource of that name as it is now."""
+
+    def items(self) -> Iterable[tuple[str, Resource]]:
+        """All resources as they are now. Not to be kept across calls of anything else."""
+
+    def known(self, name: str) -> bool:
+        """Whether the name exists, though its resource may only be made now that it was asked for."""
+
+    def close(self) -> None:
+        """Ends the reading; nothing else is called afterwards."""
+
+
+class Views(Protocol):
+    """What one proxy may read."""
+
+    def open(self, type_url: str) -> Subscription | None:
+        """Begin to read a type; None: this proxy is not served that type."""
+
+
+class Unserved:
+    """The content of a type a proxy is not served: there is nothing, and there never will be."""
+
+    state: Final[State] = "settled"
+    pending: Final = False
+
+    def take(self) -> Changes:
+        """Nothing."""
+        return Changes({})
+
+    def get(self, name: str) -> Resource | None:
+        """Nothing."""
+        return None
+
+    def items(self) -> Iterable[tuple[str, Resource]]:
+        """Nothing."""
+        return ()
+
+    def known(self, name: str) -> bool:
+        """No."""
+        return False
+
+    def close(self) -> None:
+        """Nothing to end."""

@@ -1,0 +1,244 @@
+"""The incremental variant of the protocol: differences, and names of what is gone.
+
+A client is told what changed since it last heard; one that reconnects names what it holds and is told the difference to
+that. What a client holds is known without a list of it: everything up to the last take, except what waits here, what it
+rejected, and, while the content is only partial, what it claims to hold from an earlier stream. So a wildcard
+subscription that is up to date keeps no name at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from xds.encoded import Resource, delta_response
+from xds.session.content import Changes, Subscription
+from xds.session.exchange import Exchange, Response
+from xds.session.machine import Session
+from xds.session.requests import DeltaRequest, ProtocolViolation
+from xds.session.subscription import MAX_NAMES
+
+CHUNK: Final = 2 << 20
+"""Bytes of resources in one response to a client that named its versions: it works already, and smaller messages keep
+the memory of a thousand reconnections low."""
+WHOLE: Final = 100 << 20
+"""Bytes of resources in any response. Below this an answer is never split, since a client that holds nothing begins to
+work after the first; ztunnel takes messages of up to 200 MiB."""
+
+
+class DeltaExchange(Exchange[DeltaRequest]):
+    """One type of a DeltaAggregatedResources stream."""
+
+    def __init__(self, type_url: str, content: Subscription | None) -> None:
+        super().__init__(type_url, content)
+        self._everything = False
+        """The complete content is owed, apart from what the client claims to hold."""
+        self._asked: dict[str, bool] = {}
+        """Names that are owed an answer; true if the client holds nothing under it."""
+        self._claims: dict[str, str] = {}
+        """Versions the client holds from an earlier stream and was not told the difference to."""
+        self._reconciled = True
+        """Whether the claims were compared with settled content; those left then are of resources yet to be made."""
+        self._waiting: dict[str, Resource] = {}
+        """Resources to be sent."""
+        self._absent: dict[str, None] = {}
+        """Names asked for under which there is nothing: told at once, as the client holds nothing there either."""
+        self._gone: dict[str, int] = {}
+        """Removals to be sent, with the tick in which each was noticed."""
+        self._limit = WHOLE
+
+    def ask(self, request: DeltaRequest) -> None:
+        """Take in what a request says about the subscription, which holds even if its nonce is stale."""
+        claims: Mapping[str, str] = {}
+        if self.served and not request.response_nonce:
+            claims = request.initial_resource_versions
+        if len(claims) > MAX_NAMES:
+            raise ProtocolViolation(f"initial versions of {len(claims)} resources; {MAX_NAMES} are the limit")
+        asked = self.interest.change(request.subscribe, request.unsubscribe, claims)
+        self._forget(asked.dropped)
+        if asked.narrowed:
+            mentioned = (*self._asked, *self._claims, *self._waiting, *self._gone, *self.bisection.suspects)
+            self._forget(name for name in (*mentioned, *self.quarantine.current) if not self.interest.covers(name))
+        for name in asked.names:
+            self._asked[name] = name in asked.new
+            self._claims.pop(name, None)
+        everything = asked.everything or (bool(claims) and self.interest.wildcard)
+        self._everything = (self._everything or everything) and self.interest.wildcard
+        self._answer_due = (self._answer_due or everything) and not self.interest.empty
+        if claims:
+            self._claim(claims)
+
+    def _claim(self, claims: Mapping[str, str]) -> None:
+        for name, version in claims.items():
+            if version:
+                self._claims[name] = version
+            else:  # asked for earlier and never answered
+                self._asked[name] = True
+        self._reconciled = not self._claims
+        self._limit = CHUNK
+
+    def _forget(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._asked.pop(name, None)
+            self._claims.pop(name, None)
+            self._waiting.pop(name, None)
+            self._absent.pop(name, None)
+            self._gone.pop(name, None)
+            self.bisection.drop(name)
+            self.quarantine.lift(name)
+
+    @property
+    def fresh(self) -> bool:
+        """See Exchange."""
+        return self._everything or bool(self._waiting or self._asked or self._absent)
+
+    @property
+    def deferring(self) -> bool:
+        """See Exchange."""
+        return not self._reconciled
+
+    @property
+    def removing(self) -> bool:
+        """See Exchange."""
+        return bool(self._gone)
+
+    def _removable(self, released: int) -> bool:
+        return any(tick <= released for tick in self._gone.values())
+
+    def _note(self, changes: Changes, tick: int) -> None:
+        covers, suspects = self.interest.covers, self.bisection.suspects
+        for name, resource in changes.changes.items():
+            if not covers(name):
+                continue
+            if resource is None:
+                claimed = self._claims.pop(name, None) is not None
+                self._waiting.pop(name, None)
+                self.bisection.drop(name)
+                self.quarantine.lift(name)
+                if self.answered or claimed:  # else the client has never heard of it
+                    self._gone[name] = tick
+                continue
+            self._gone.pop(name, None)
+            self._absent.pop(name, None)
+            if suspects and not self.bisection.suspected(resource):
+                self.bisection.drop(name)
+            if not self._everything:  # else it comes with everything
+                self._offer(name, resource)
+
+    def _offer(self, name: str, resource: Resource) -> None:
+        """Send a resource, unless the client holds it, would refuse it, or is not to be told yet."""
+        claim = self._claims.get(name)
+        if claim is not None:
+            if self.content.state != "settled":
+                return
+            del self._claims[name]
+            if claim == resource.version:
+                return
+        if self.quarantine.hold(resource):
+            self._waiting.pop(name, None)
+        elif not self.bisection.suspected(resource):
+            self._waiting[name] = resource
+
+    def _compose(self, tick: int, released: int) -> Response | None:
+        if self._everything:
+            self._gather()
+        if self._asked:
+            self._answer()
+        if not self._reconciled and self.content.state == "settled":
+            self._reconcile(tick)
+        resources = self._chunk()
+        removed = [*self._absent]
+        self._absent.clear()
+        if self._gone and not self._waiting:
+            going = [name for name, noticed in self._gone.items() if noticed <= released]
+            removed += going
+            for name in going:
+                del self._gone[name]
+        if not (resources or removed or self._answer_due):
+            return None
+        return Response(resources, tuple(removed), resources)
+
+    def _compose_group(self, group: tuple[Resource, ...]) -> Response:
+        return Response(group, (), group, group=True)
+
+    def _gather(self) -> None:
+        """All there is."""
+        self._everything = False
+        if self._claims or self.quarantine.occupied or self.bisection.suspects:
+            for name, resource in self.content.items():
+                self._offer(name, resource)
+        else:
+            self._waiting.update(self.content.items())
+
+    def _answer(self) -> None:
+        """The names asked for; those that exist but have no resource yet are answered when they have."""
+        for name, new in self._asked.items():
+            resource = self.content.get(name)
+            if resource is not None:
+                self._gone.pop(name, None)
+                self._offer(name, resource)
+                if new and name not in self._claims and self.quarantine.hold(resource):
+                    self._absent[name] = None  # there is nothing that this client could use
+            elif name in self._gone or self.content.known(name):
+                continue
+            elif name not in self._claims or self.content.state == "settled":
+                self._claims.pop(name, None)
+                self._absent[name] = None
+        self._asked.clear()
+
+    def _reconcile(self, tick: int) -> None:
+        """Compare with what the client claims to hold, now that absence means something."""
+        for name in list(self._claims):
+            resource = self.content.get(name)
+            if resource is not None:
+                self._offer(name, resource)
+            elif not self.content.known(name):
+                del self._claims[name]
+                self._gone[name] = tick
+        self._reconciled = True
+
+    def _chunk(self) -> tuple[Resource, ...]:
+        """As much of what waits as one response may hold, and one resource at least."""
+        resources = tuple(self._waiting.values())
+        size = 0
+        for count, resource in enumerate(resources):
+            size += len(resource.frame)
+            if size > self._limit and count:
+                resources = resources[:count]
+                break
+        else:
+            self._waiting = {}
+            if self._reconciled:
+                self._limit = WHOLE
+            return resources
+        for resource in resources:
+            del self._waiting[resource.name]
+        return resources
+
+    def _payload(self, response: Response, nonce: str) -> bytes:
+        return delta_response(self.type_url, nonce, response.resources, response.removed, str(self.revision))
+
+    def _accepted(self, response: Response) -> None:
+        pass
+
+    def _refused(self, response: Response, *, isolated: bool) -> None:
+        for resource in response.news:
+            # It may have been asked for again meanwhile.
+            waiting = self._waiting.get(resource.name)
+            if waiting is None:
+                continue
+            if self.quarantine.hold(waiting) or self.bisection.suspected(waiting):
+                del self._waiting[resource.name]
+            else:
+                self.bisection.drop(resource.name)
+        if not isolated:
+            for name in response.removed:
+                if self.interest.covers(name) and name not in self._waiting:
+                    self._gone.setdefault(name, 0)
+
+
+class DeltaSession(Session[DeltaRequest]):
+    """A stream of DeltaAggregatedResources."""
+
+    def _exchange(self, type_url: str, content: Subscription | None) -> DeltaExchange:
+        return DeltaExchange(type_url, content)

@@ -1,0 +1,40 @@
+"""In which order the types of one stream go out: make before break.
+
+What refers to something must arrive after it, and leave before it: a ztunnel skips a policy it does not know, which
+opens what the policy would close. An Order says it once for all proxies, as data; the rules by which a session keeps to
+it are in xds.session.machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from xds.messages.authorization import AUTHORIZATION_TYPE
+from xds.messages.workload import ADDRESS_TYPE, WORKLOAD_TYPE
+
+
+class Order(Struct, frozen=True):
+    """The order of types, by type URL. A type that is not mentioned waits for nothing and holds up nothing.
+
+    `ranks`: resources of a type go out when every type of a lower rank on the stream has sent what it has.
+    `first_after`: the first answer of a type waits for the first of another, since the client may begin to work with it
+      at once; for `patience` seconds if the client does not ask for the other at all.
+    `dependents`: the types whose resources may refer to a type. It removes nothing before they have sent what they had
+      at that time and the client has answered, whether it accepted it or not.
+    """
+
+    ranks: Mapping[str, int] = {}
+    first_after: Mapping[str, str] = {}
+    dependents: Mapping[str, tuple[str, ...]] = {}
+    patience: float = 0.1
+
+
+MAKE_BEFORE_BREAK: Final = Order(
+    ranks={AUTHORIZATION_TYPE: 0, ADDRESS_TYPE: 1, WORKLOAD_TYPE: 1},
+    # A ztunnel opens after the first answer of each type, and asks for addresses first.
+    first_after={ADDRESS_TYPE: AUTHORIZATION_TYPE},
+    dependents={AUTHORIZATION_TYPE: (ADDRESS_TYPE,)},
+)
