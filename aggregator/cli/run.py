@@ -112,7 +112,7 @@ def _curable() -> tuple[type[BaseException], ...]:
     """The errors whose text is one line with a cure. Their modules are loaded by now, if the process came so far."""
     names = {
         "aggregator.admin.server": ("ListenError",),
-        "watchers.directory": ("SourceError",),
+        "watchers.watching": ("SourceError",),
         "xds.server.listener": ("ListenError",),
         "xds.server.authentication": ("TokenFileError",),
         "xds.server.certificate_authority": ("CertificateAuthorityError",),
