@@ -199,8 +199,8 @@ class PodAnnotations(msgspec.Struct, gc=False):
 class OwnerReference(msgspec.Struct, gc=False):
     """One owner of an object; at most one is its controller."""
 
-    kind: str = ""
-    name: str = ""
+    kind: str | None = None
+    name: str | None = None
     controller: bool | None = None
 
 
@@ -241,8 +241,8 @@ class PodSpec(msgspec.Struct, gc=False):
 class Condition(msgspec.Struct, gc=False):
     """One of an object's conditions."""
 
-    type: str = ""
-    status: str = ""
+    type: str | None = None
+    status: str | None = None
 
 
 class PodIP(msgspec.Struct, gc=False):
@@ -307,8 +307,8 @@ def read_pod(wire: PodObject, cluster: str) -> tuple[ObjectKey, Pod]:
         addresses,
         _named_ports(spec),
         intern(metadata.generate_name or ""),
-        intern(owner.kind),
-        intern(owner.name),
+        intern(owner.kind or ""),
+        intern(owner.name or ""),
     )
 
 
