@@ -34,16 +34,20 @@ class GrpcTransport:
     def __init__(self, call: aio.StreamStreamCall[bytes, bytes]) -> None:
         self._call = call
         self._cancelled = False
+        self._answered = False
 
     async def read(self) -> bytes | None:
         try:
             data = await self._call.read()
         except aio.AioRpcError as error:
-            raise StreamLost(StreamEnd(error.code().name, error.details() or "")) from None
+            raise StreamLost(self._end(error.code(), error.details())) from None
         except asyncio.CancelledError:
             self._raise_if_cancelled_here()
             raise
-        return data if isinstance(data, bytes) else None
+        if not isinstance(data, bytes):
+            return None
+        self._answered = True
+        return data
 
     async def write(self, data: bytes) -> None:
         try:
@@ -66,8 +70,10 @@ class GrpcTransport:
 
     async def _raise_end(self) -> NoReturn:
         """The server ended the stream before it could be written to."""
-        code = await self._call.code()
-        raise StreamLost(StreamEnd(code.name, await self._call.details() or ""))
+        raise StreamLost(self._end(await self._call.code(), await self._call.details()))
+
+    def _end(self, code: grpc.StatusCode, details: str | None) -> StreamEnd:
+        return StreamEnd(code.name, details or "", connected=self._answered)
 
 
 class GrpcDialer:

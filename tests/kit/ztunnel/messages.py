@@ -12,15 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.message import Message
-
 from tests.kit.golden import from_json
 from tests.kit.ztunnel.validation import ADDRESS_TYPE, AUTHORIZATION_TYPE
 from xds import protos
 
 RECORDINGS = Path(__file__).parent.parent / "fixtures" / "ztunnel"
 
-Resource = tuple[str, Message]
+Resource = tuple[str, Any]
 """A resource name and its message."""
 
 

@@ -247,7 +247,7 @@ class _Connection:
         if isinstance(gateway.destination, NetworkAddress):
             address = gateway.destination
             found = self._upstreams(address.network, address.address, gateway.port, waypoint=waypoint)
-            missing = f"unknown {what}: {what} {address}:{gateway.port} not found"
+            missing = f"unknown {what}: {what} GatewayAddress {{{address}:{gateway.port}}} not found"
         else:
             missing = f"unknown {what}: {what} {gateway.destination.hostname} not found"
             match self._state.find_hostname(gateway.destination):

@@ -75,14 +75,6 @@ class WorkloadStore:
                 return workload
         return None
 
-    def find_local(self, namespace: str, name: str, service_account: str, node: str) -> Workload | None:
-        """The workload a proxy stands for: all three must match, and the node unless `node` is empty."""
-        for workload in self.by_uid.values():
-            same = (workload.namespace, workload.name, workload.service_account) == (namespace, name, service_account)
-            if same and (not node or workload.node == node):
-                return workload
-        return None
-
 
 class ServiceStore:
     """Services by hostname and by virtual address, and the endpoints that wait for their service."""
