@@ -59,13 +59,17 @@ class Index(Collection[G, Mapping[K, V]], Generic[G, K, V]):
 
 
 class At:
-    """One evaluation's view of the graph. Reads are recorded, so the item is evaluated again when one of them changes."""
+    """One evaluation's view of the graph. Reads are recorded, so the item is evaluated again when one of them changes.
 
-    __slots__ = ("_engine", "_stage", "notes", "reads")
+    It serves one evaluation after the other and must not be kept beyond any of them.
+    """
+
+    __slots__ = ("_engine", "_stage", "_values", "notes", "reads")
 
     def __init__(self, engine: Engine, stage: int) -> None:
         self._engine = engine
         self._stage = stage
+        self._values = engine.state.values
         self.reads: dict[tuple[int, Hashable], None] = {}
         self.notes: list[tuple[Hashable, Any]] = []
 
@@ -73,25 +77,36 @@ class At:
         """The item of `collection` under `key`, or None."""
         number = collection.number
         if number >= self._stage:
-            raise GraphError(f"{self._engine.collections[self._stage]} may read only what is declared before it, not {collection}")
+            raise self._too_late(collection)
         self.reads[number, key] = None
-        value: V | None = self._engine.state.values[number].get(key)
+        value: V | None = self._values[number].get(key)
         return value
 
     def group(self, index: Index[G, K, V], key: G) -> Mapping[K, V]:
-        """The members of one group. Groups must stay small: what grows with the mesh is folded or paired instead."""
+        """The members of one group, which must stay small: what grows with the mesh is folded or paired instead.
+
+        The mapping is the index's own: it changes with later passes, so a result must not hold it, and its order tells
+        of the past, so members must be sorted wherever order could show in a result or in what is read next.
+        """
         number = index.number
         if number >= self._stage:
-            raise GraphError(f"{self._engine.collections[self._stage]} may read only what is declared before it, not {index}")
+            raise self._too_late(index)
         self.reads[number, key] = None
-        members: Mapping[K, V] = self._engine.state.values[number].get(key, NOTHING)
+        members: Mapping[K, V] = self._values[number].get(key, NOTHING)
         return members
 
     def passed(self, moment: float) -> bool:
         """Whether `moment` (seconds since the epoch) has passed. Time is an input: it moves only with `Graph.begin`."""
         self.reads[CLOCK, moment] = None
-        return self._engine.has_passed(moment)
+        return moment <= self._engine.now
 
     def note(self, subject: Hashable, finding: Any) -> None:
-        """Attach a finding to `subject` (an object key) for as long as this evaluation stands."""
+        """Attach a finding to `subject` (an object key) for as long as this evaluation stands.
+
+        Findings of one subject are told sorted and without repeats, so they must be hashable and orderable.
+        """
         self.notes.append((subject, finding))
+
+    def _too_late(self, read: Collection[Any, Any]) -> GraphError:
+        reader = self._engine.collections[self._stage]
+        return GraphError(f"{reader} may read only what is declared before it, not {read}")

@@ -6,79 +6,72 @@ runs on. It must be used up before the base runs its next pass, and the base is 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, ItemsView, Iterator, KeysView
+from collections.abc import Hashable, Iterator, Mapping, MutableMapping
 from typing import Any
 
-from aggregator.graph.engine import Engine, State
+from aggregator.graph.collection import Collection, GraphError
+from aggregator.graph.engine import Engine, Pass, State
 from aggregator.graph.outcome import MISSING
 
+_BELOW = object()
+"""Stands for the absence of a key in an overlay's own part, where None may be a value and MISSING marks a deletion."""
 
-class Overlay(dict[Any, Any]):
-    """A dict that reads through to `base` and never writes to it. MISSING marks what is deleted here."""
 
-    __slots__ = ("base",)
+class Overlay(MutableMapping[Any, Any]):
+    """A mapping that reads through to `base` and never writes to it.
 
-    def __init__(self, base: Any) -> None:
-        super().__init__()
-        self.base = base
+    Its values are handed out as they are: what is to be changed in place must be owned, see `owns` and `Fork.inner`.
+    """
+
+    __slots__ = ("_base", "_own")
+
+    def __init__(self, base: Mapping[Any, Any]) -> None:
+        self._base = base
+        self._own: dict[Any, Any] = {}
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """The value here, else the base's, else `default`."""
-        own = super().get(key)
-        if own is None:
-            return self.base.get(key, default)
-        return default if own is MISSING else own
+        """The value set here, else the base's, else `default`."""
+        found = self._own.get(key, _BELOW)
+        if found is _BELOW:
+            return self._base.get(key, default)
+        return default if found is MISSING else found
 
-    def __missing__(self, key: Any) -> Any:
-        return self.base[key]
+    def owns(self, key: Any) -> bool:
+        """Whether the value under `key` was set here, so that it may be changed in place."""
+        return self._own.get(key, MISSING) is not MISSING
 
     def __getitem__(self, key: Any) -> Any:
-        value = super().__getitem__(key)
-        if value is MISSING:
+        found = self.get(key, MISSING)
+        if found is MISSING:
             raise KeyError(key)
-        return value
+        return found
 
-    def __contains__(self, key: Any) -> bool:
-        return self.get(key, MISSING) is not MISSING
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._own[key] = value
 
     def __delitem__(self, key: Any) -> None:
         if key not in self:
             raise KeyError(key)
-        if key in self.base:
-            super().__setitem__(key, MISSING)
+        if key in self._base:
+            self._own[key] = MISSING
         else:
-            super().__delitem__(key)
+            del self._own[key]
 
-    def owns(self, key: Any) -> bool:
-        """Whether the value under `key` was set here, so that it may be changed in place."""
-        return super().get(key, MISSING) is not MISSING
+    def __contains__(self, key: object) -> bool:
+        return self.get(key, MISSING) is not MISSING
 
     def __iter__(self) -> Iterator[Any]:
-        for key, value in super().items():
-            if value is not MISSING:
+        own = self._own
+        for key in self._base:
+            if own.get(key) is not MISSING:
                 yield key
-        for key in self.base:
-            if not super().__contains__(key):
+        for key, value in own.items():
+            if value is not MISSING and key not in self._base:
                 yield key
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __bool__(self) -> bool:
-        return next(iter(self), MISSING) is not MISSING
-
-    def __eq__(self, other: object) -> bool:
-        return dict(self.items()) == other
-
-    __hash__ = None
-
-    def keys(self) -> KeysView[Any]:  # type: ignore[override]
-        """The keys here and below."""
-        return KeysView(self)
-
-    def items(self) -> ItemsView[Any, Any]:  # type: ignore[override]
-        """The items here and below."""
-        return ItemsView(self)
+        base = self._base
+        return len(base) + sum((value is not MISSING) - (key in base) for key, value in self._own.items())
 
 
 class Fork(Engine):
@@ -86,15 +79,28 @@ class Fork(Engine):
 
     def __init__(self, base: Engine) -> None:
         super().__init__(base._steps)
-        self.collections, self.derived_from, self.publications = base.collections, base.derived_from, base.publications
+        self.collections, self.standing_on = base.collections, base.standing_on
+        self.publications, self.publishers = base.publications, base.publishers
         self.now, self.moments = base.now, list(base.moments)
         self.dirty = [{} for _ in base.collections]
         self.changed = [{} for _ in base.collections]
         self.evaluated_by = [0] * len(base.collections)
         self.state = State()
-        for name in ("values", "outputs", "producers", "reads", "records", "readers"):
+        for name in State.COLUMNS:
             setattr(self.state, name, [Overlay(column) for column in getattr(base.state, name)])
         self.state.findings, self.state.subjects = Overlay(base.state.findings), Overlay(base.state.subjects)
+        self._base = base
+        self._base_passes = base.passes
+
+    def begin(self, inputs: Mapping[Collection[Any, Any], Mapping[Any, Any]], now: float | None = None) -> None:
+        """As the engine's. Raises GraphError as well when the base has begun another pass since this fork was made."""
+        self._see_base_at_rest()
+        super().begin(inputs, now)
+
+    def run(self, budget: int | None = None) -> Pass | None:
+        """As the engine's. Raises GraphError as well when the base has begun another pass since this fork was made."""
+        self._see_base_at_rest()
+        return super().run(budget)
 
     def inner(self, outer: Any, key: Hashable) -> dict[Any, Any]:
         """As the engine's, but what still belongs to the base is copied first."""
@@ -103,3 +109,7 @@ class Fork(Engine):
             return owned
         copied = outer[key] = dict(outer.get(key, ()))
         return copied
+
+    def _see_base_at_rest(self) -> None:
+        if self._base.passes != self._base_passes:
+            raise GraphError("the graph has begun another pass since it was forked: fork it again")

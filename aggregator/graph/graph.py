@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar, cast
 
-from aggregator.graph.collection import CLOCK, At, Collection, GraphError, Index, Source, Sums
-from aggregator.graph.engine import FINDINGS, Engine, derive_step, expand_step
+from aggregator.graph.collection import At, Collection, GraphError, Index, Source, Sums
+from aggregator.graph.derivations import derive_step, expand_step
+from aggregator.graph.engine import FINDINGS, Engine
 from aggregator.graph.fork import Fork
 from aggregator.graph.groups import fold_step, index_step, pair_step
 from aggregator.graph.latch import latch_step
@@ -41,36 +42,41 @@ class Graph(Engine):
 
     def __init__(self) -> None:
         super().__init__(_STEPS)
-        clock: Collection[float, bool] = self._declare(Collection, "clock", "clock", (), None)
-        assert clock.number == CLOCK
+        self._declare(Collection, "clock", "clock", (), None)
 
     def _declare(
         self, kind_of: type[Any], name: str, kind: str, of: tuple[Collection[Any, Any], ...], function: Any
     ) -> Any:
+        if self.passes:
+            raise GraphError(f"{name!r} is declared after the first pass: the shape of a graph is static")
         if any(collection.name == name for collection in self.collections):
             raise GraphError(f"two collections are called {name!r}")
-        number = len(self.collections)
         for parent in of:
-            if parent.number >= number or self.collections[parent.number] is not parent:
+            if parent.number >= len(self.collections) or self.collections[parent.number] is not parent:
                 raise GraphError(f"{name!r} stands on {parent}, which is not of this graph")
+            if parent.kind == "index" and kind not in ("derive", "expand", "pair"):
+                raise GraphError(f"{name!r}: a group changes in place, so no {kind} can stand on {parent}")
+            if parent.kind != "index" and kind == "pair":
+                raise GraphError(f"{name!r}: a pair stands on two indexes, not on {parent}")
+        if len({parent.number for parent in of}) < len(of) and kind != "pair":
+            raise GraphError(f"{name!r} stands on one collection twice")
+        number = len(self.collections)
         collection = kind_of(number, name, kind, of, function)
         self.collections.append(collection)
-        self.derived_from.append([])
+        self.standing_on.append([])
         self.dirty.append({})
         self.changed.append({})
         self.evaluated_by.append(0)
         self.state.grow()
-        if kind in ("derive", "expand"):
-            self.derived_from[of[0].number].append(number)
+        for parent in of:
+            self.standing_on[parent.number].append(number)
         return collection
 
-    def source(self, name: str, key: type[K], value: type[V]) -> Source[K, V]:
-        """Items from outside; `key` and `value` only give the types."""
+    def source(self, name: str) -> Source[K, V]:
+        """Items from outside, typed by the annotation of the variable that holds it."""
         return cast("Source[K, V]", self._declare(Source, name, "source", (), None))
 
-    def derive(
-        self, name: str, of: Collection[K, V], function: Callable[[At, K, V], Outcome[W]]
-    ) -> Collection[K, W]:
+    def derive(self, name: str, of: Collection[K, V], function: Callable[[At, K, V], Outcome[W]]) -> Collection[K, W]:
         """One item from one item, under the same key: a pure function of the item and of what it reads through `At`."""
         return cast("Collection[K, W]", self._declare(Collection, name, "derive", (of,), function))
 
@@ -83,7 +89,10 @@ class Graph(Engine):
     def index(
         self, name: str, of: Collection[K, V] | tuple[Collection[K, V], ...], by: Callable[[K, V], Iterable[G]]
     ) -> Index[G, K, V]:
-        """Members by group. Of several collections, whose keys must then differ. `by` sees nothing but the item."""
+        """Members by group. `by` sees nothing but the item.
+
+        Of several collections, whose keys should differ: where two hold the same one, the first one's item counts.
+        """
         parents = of if isinstance(of, tuple) else (of,)
         return cast("Index[G, K, V]", self._declare(Index, name, "index", parents, by))
 
@@ -93,7 +102,10 @@ class Graph(Engine):
         of: Collection[K, V] | tuple[Collection[K, V], ...],
         by: Callable[[K, V], Iterable[tuple[G, Hashable, int]]],
     ) -> Collection[G, Sums]:
-        """Running sums: each item contributes (group, tag, amount); a group's value is {tag: amount} without zeros."""
+        """Running sums: each item contributes (group, tag, amount); a group's value is {tag: amount} without zeros.
+
+        The order of the tags tells of the past: sort them wherever it could show. Of several collections: as `index`.
+        """
         parents = of if isinstance(of, tuple) else (of,)
         return cast("Collection[G, Sums]", self._declare(Collection, name, "fold", parents, by))
 
@@ -104,10 +116,7 @@ class Graph(Engine):
         right: Index[G, KR, VR],
         matched: Callable[[KL, VL, KR, VR], Outcome[W]],
     ) -> Collection[tuple[KL, KR], W]:
-        """One item per match: for every group of both indexes, every member of the one with every member of the other.
-
-        Two members must not meet in more than one group.
-        """
+        """One item for every member of the one index with every member of the other that it shares a group with."""
         return cast("Collection[tuple[KL, KR], W]", self._declare(Collection, name, "pair", (left, right), matched))
 
     def latch(self, name: str, of: Collection[K, V]) -> Collection[K, V]:
@@ -117,20 +126,43 @@ class Graph(Engine):
         """
         if of.kind != "derive":
             raise GraphError(f"{name!r}: only a derivation of one item from one item can be latched, not {of}")
+        latch = self._declare(Collection, name, "latch", (of,), None)
         kept = self._declare(Source, f"{name} (kept)", "source", (), None)
-        return cast("Collection[K, V]", self._declare(Collection, name, "latch", (of, kept), None))
+        latch.of = (of, kept)
+        for seen in (kept, of.of[0]):  # it watches the object behind the derivation, too
+            self.standing_on[seen.number].append(latch.number)
+        self._publish_as(name, kept)
+        return cast("Collection[K, V]", latch)
 
     def kept(self, latch: Collection[K, V]) -> Source[K, V]:
-        """The source that holds a latch's last good values."""
+        """The source that holds a latch's last good values: given back with the first pass, then the latch's alone."""
+        if latch.kind != "latch":
+            raise GraphError(f"{latch} keeps nothing")
         return cast("Source[K, V]", latch.of[1])
 
     def publish(self, name: str, *collections: Collection[Any, Any]) -> None:
-        """Hand out the changes of these collections under `name` with every Pass. Their keys must differ."""
+        """Hand out the changes of these collections under `name` with every Pass.
+
+        Their keys should differ: where two hold the same one, the first one's item is published and a failure reported.
+        """
         if name == FINDINGS:
             raise GraphError("findings are published by the engine")
-        for collection in collections:
-            if self.publications.setdefault(collection.number, name) != name:
-                raise GraphError(f"{collection} is already published")
+        if any(latch.kind == "latch" and latch.name == name for latch in self.collections):
+            raise GraphError(f"the last good values of latch {name!r} are published under its name")
+        for collection in sorted(collections, key=lambda one: one.number):
+            self._publish_as(name, collection)
+
+    def _publish_as(self, name: str, collection: Collection[Any, Any]) -> None:
+        if self.passes:
+            raise GraphError(f"{collection} is published after the first pass: the shape of a graph is static")
+        if collection.kind == "index":
+            raise GraphError(f"{collection}: a group changes in place, so an index cannot be published")
+        if collection.number in self.publications:
+            raise GraphError(f"{collection} is already published")
+        self.publications[collection.number] = name
+        publishers = self.publishers.setdefault(name, [])
+        publishers.append(collection.number)
+        publishers.sort()
 
     # -- questions ------------------------------------------------------------------------------------------------
 

@@ -10,89 +10,159 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Any
 
-from aggregator.graph.collection import Collection
+from aggregator.graph.collection import NOTHING, Collection, GraphError
 from aggregator.graph.engine import Engine
 from aggregator.graph.outcome import MISSING, Withheld
 
 
 def index_step(engine: Engine, collection: Collection[Any, Any]) -> Iterator[None]:
     """Put changed members into their groups. A group's change is the old value of each changed member."""
-    groups_of = collection.function
     groups = engine.state.values[collection.number]
     changed = engine.changed[collection.number]
-    for source in collection.of:
-        values = engine.state.values[source.number]
-        for key, old in engine.changed[source.number].items():
-            new = values.get(key, MISSING)
-            before = () if old is MISSING else dict.fromkeys(groups_of(key, old))
-            after = () if new is MISSING else dict.fromkeys(groups_of(key, new))
-            for group in before:
+    for key, new, before, after in _changes(engine, collection):
+        if len(after) > 1:
+            after = tuple(dict.fromkeys(after))
+        if before != after:
+            for group in dict.fromkeys(before):
                 if group not in after:
                     members = engine.inner(groups, group)
                     changed.setdefault(group, {})[key] = members.pop(key)
                     if not members:
                         del groups[group]
-            for group in after:
-                members = engine.inner(groups, group)
-                changed.setdefault(group, {})[key] = members.get(key, MISSING)
-                members[key] = new
-            yield
+        for group in after:
+            members = engine.inner(groups, group)
+            changed.setdefault(group, {})[key] = members.get(key, MISSING)
+            members[key] = new
+        yield
 
 
 def fold_step(engine: Engine, collection: Collection[Any, Any]) -> Iterator[None]:
     """Add and subtract the contributions of changed members; a sum of zero is no tag, a group without tags is none."""
-    contributions = collection.function
-    differences: dict[Hashable, dict[Hashable, int]] = {}
-    for source in collection.of:
-        values = engine.state.values[source.number]
-        for key, old in engine.changed[source.number].items():
-            new = values.get(key, MISSING)
-            before = [] if old is MISSING else list(contributions(key, old))
-            after = [] if new is MISSING else list(contributions(key, new))
-            if before != after:
-                for sign, amounts in ((-1, before), (1, after)):
-                    for group, tag, amount in amounts:
-                        difference = differences.setdefault(group, {})
-                        difference[tag] = difference.get(tag, 0) + sign * amount
-            yield
     sums = engine.state.values[collection.number]
-    for group, difference in differences.items():
-        if any(difference.values()):
-            total = dict(sums.get(group, ()))
-            for tag, amount in difference.items():
-                total[tag] = total.get(tag, 0) + amount
-                if not total[tag]:
-                    del total[tag]
-            engine.set(collection.number, group, total or MISSING)
+    totals: dict[Hashable, dict[Hashable, int]] = {}
+    for _, _, before, after in _changes(engine, collection):
+        if before != after:
+            for sign, amounts in ((-1, before), (1, after)):
+                for group, tag, amount in amounts:
+                    total = totals.get(group)
+                    if total is None:
+                        total = totals[group] = dict(sums.get(group, NOTHING))
+                    amount = total.get(tag, 0) + sign * amount
+                    if amount:
+                        total[tag] = amount
+                    else:
+                        total.pop(tag, None)
+        yield
+    for group, total in totals.items():
+        engine.set(collection.number, group, total or MISSING)
         yield
 
 
 def pair_step(engine: Engine, collection: Collection[Any, Any]) -> Iterator[None]:
-    """Keep one item per match of two indexes. Costs the changed members of one side times the members of the other."""
+    """Keep one item per match of two indexes. Costs the changed members of one side times the members of the other.
+
+    First those are parted of whom one has left the group, then those are matched of whom one has changed: members that
+    move together from one group to another, or meet in two and leave one of them, thus keep their item.
+    """
     left, right = collection.of
-    number, matched = collection.number, collection.function
     lefts, rights = engine.state.values[left.number], engine.state.values[right.number]
     left_changed, right_changed = engine.changed[left.number], engine.changed[right.number]
-
-    def match(group: Hashable, one: Hashable, other: Hashable) -> None:
-        ours, theirs = lefts.get(group, {}), rights.get(group, {})
-        value: Any = MISSING
-        if one in ours and other in theirs:
-            value = matched(one, ours[one], other, theirs[other])
-            if type(value) is Withheld:
-                counter = (collection.name, value.code)
-                engine.withheld[counter] = engine.withheld.get(counter, 0) + 1
-                value = MISSING
-        engine.set(number, (one, other), value)
-
-    for group in {**left_changed, **right_changed}:
-        changed_ones, changed_others = left_changed.get(group, {}), right_changed.get(group, {})
-        for one in changed_ones:
-            for other in {**rights.get(group, {}), **changed_others}:
-                match(group, one, other)
-                yield
-        for other in changed_others:
-            for one in lefts.get(group, {}):
-                if one not in changed_ones:
-                    match(group, one, other)
+    groups = {**left_changed, **right_changed}
+    for group in groups:
+        ones, others = lefts.get(group, NOTHING), rights.get(group, NOTHING)
+        gone_ones = [one for one in left_changed.get(group, NOTHING) if one not in ones]
+        gone_others = [other for other in right_changed.get(group, NOTHING) if other not in others]
+        if not gone_ones and not gone_others:
+            continue
+        for some, rest in ((gone_ones, others), (gone_ones, gone_others), (ones, gone_others)):
+            for one in some if rest else ():
+                for other in rest:
+                    engine.set(collection.number, (one, other), MISSING)
                     yield
+    for group in groups:
+        ones, others = lefts.get(group, NOTHING), rights.get(group, NOTHING)
+        changed_ones = left_changed.get(group, NOTHING)
+        for one in changed_ones:
+            if one in ones:
+                for other, value in others.items():
+                    _match(engine, collection, one, ones[one], other, value)
+                    yield
+        for other in right_changed.get(group, NOTHING):
+            if other in others:
+                for one, value in ones.items():
+                    if one not in changed_ones:
+                        _match(engine, collection, one, value, other, others[other])
+                        yield
+
+
+def _match(engine: Engine, pair: Collection[Any, Any], one: Hashable, ours: Any, other: Hashable, theirs: Any) -> None:
+    engine.evaluated_by[pair.number] += 1
+    try:
+        value = pair.function(one, ours, other, theirs)
+    except GraphError:
+        raise
+    except Exception as error:  # noqa: BLE001 - see `Engine.raised`
+        value = engine.raised(pair, (one, other), error)
+    if type(value) is Withheld:
+        engine.count(pair, value)
+        value = MISSING
+    engine.set(pair.number, (one, other), value)
+
+
+def contributions(collection: Collection[Any, Any], key: Hashable, value: Any) -> tuple[Any, ...]:
+    """What one item brings to an index (groups) or a fold (group, tag, amount): nothing if MISSING or if it fails."""
+    if value is MISSING:
+        return ()
+    try:
+        return tuple(collection.function(key, value))
+    except GraphError:
+        raise
+    except Exception:  # noqa: BLE001 - reported by the pass that took it in
+        return ()
+
+
+def _changes(
+    engine: Engine, collection: Collection[Any, Any]
+) -> Iterator[tuple[Hashable, Any, tuple[Any, ...], tuple[Any, ...]]]:
+    """Changed members: key, value now, what they brought before and bring now. A function that raises is reported."""
+    by = collection.function
+    for key, old, new in _merged(engine, collection.of) if len(collection.of) > 1 else _single(engine, *collection.of):
+        before: tuple[Any, ...] = ()
+        after: tuple[Any, ...] = ()
+        try:
+            if old is not MISSING:
+                before = tuple(by(key, old))
+        except Exception:  # noqa: BLE001, S110 - it was reported when it was new
+            pass
+        try:
+            if new is not MISSING:
+                after = tuple(by(key, new))
+        except GraphError:
+            raise
+        except Exception as error:  # noqa: BLE001 - see `Engine.raised`
+            engine.raised(collection, key, error)
+        yield key, new, before, after
+
+
+def _single(engine: Engine, source: Collection[Any, Any]) -> Iterator[tuple[Hashable, Any, Any]]:
+    """Changed items of one collection: key, value before, value now."""
+    values = engine.state.values[source.number]
+    return ((key, old, values.get(key, MISSING)) for key, old in engine.changed[source.number].items())
+
+
+def _merged(engine: Engine, of: tuple[Collection[Any, Any], ...]) -> Iterator[tuple[Hashable, Any, Any]]:
+    """The same of several collections. Where more than one holds a key, the first one's item counts."""
+    sources = [(engine.changed[source.number], engine.state.values[source.number]) for source in of]
+    for position, (changes, _) in enumerate(sources):
+        for key in changes:
+            if any(key in earlier for earlier, _ in sources[:position]):
+                continue
+            old: Any = MISSING
+            new: Any = MISSING
+            for before, now in sources:
+                if old is MISSING:
+                    old = before[key] if key in before else now.get(key, MISSING)
+                if new is MISSING:
+                    new = now.get(key, MISSING)
+            if old != new:
+                yield key, old, new

@@ -2,8 +2,8 @@
 
 A certificate that no longer matches its key must not take a host down: while the object exists but its derivation is
 withheld, the latch goes on giving the last value it saw. Last good values are an input, never hidden state: they live
-in a source of their own, are published under the latch's name so that the process can keep them in a Table, and are
-given back to the source at the next start.
+in a source of their own, declared right behind the latch, are published under the latch's name so that the process can
+keep them in a Table, and are given back to the source at the next start.
 """
 
 from __future__ import annotations
@@ -36,6 +36,3 @@ def latch_step(engine: Engine, collection: Collection[Any, Any]) -> Iterator[Non
             if origin_changed.get(item, MISSING) is not MISSING:
                 engine.set(kept.number, item, MISSING)
         yield
-    last_good = engine.changed[kept.number]
-    if last_good:
-        engine.publish_now(collection.name, {key: values[kept.number].get(key) for key in last_good})
