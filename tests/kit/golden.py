@@ -167,6 +167,13 @@ def compare(
     return Comparison(tuple(left), tuple(entry for index, entry in enumerate(improvements) if index not in used))
 
 
+def decode(type_url: str, data: bytes | memoryview) -> dict[str, Any]:
+    """The form of the records of a serialised message, as a resource's Any holds it."""
+    message = _message(type_url)
+    message.ParseFromString(bytes(data))
+    return to_json(message)
+
+
 def to_json(message: Message) -> dict[str, Any]:
     """The form of the records: snake_case, defaults omitted, keys sorted, enums by name, IP bytes as text.
 
@@ -208,9 +215,7 @@ def _to_json(field: _Field, value: Any) -> Any:
         if _is_wrapper(field):
             return value.value
         if field.message_type.full_name == "google.protobuf.Any":
-            inner = _message(value.type_url)
-            inner.ParseFromString(value.value)
-            return to_json(inner)
+            return decode(value.type_url, value.value)
         return _fields_to_json(value)
     if field.type == FieldDescriptor.TYPE_ENUM:
         known = field.enum_type.values_by_number.get(value)

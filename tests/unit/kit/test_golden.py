@@ -11,6 +11,7 @@ import pytest
 from tests.kit import golden
 from tests.kit.golden import Comparison, Difference, Improvement, compare, from_json, load, load_improvements, to_json
 from xds import protos
+from xds.encoded import encode, wrap
 
 SERVICE = "shop/cart.shop.svc.cluster.local"
 RECORDED: dict[str, dict[str, Any]] = {
@@ -78,6 +79,14 @@ class TestTranslation:
                 parsed = type(message).FromString(message.SerializeToString())
 
                 assert to_json(parsed) == resource
+
+    def test_served_resource_is_decoded_from_its_bytes(self) -> None:
+        message = from_json(RECORDED["address"]["pod"], protos.istio.workload.Address())
+        served = wrap(golden.TYPE_URLS["address"], "pod", encode(message))
+
+        decoded = golden.decode(golden.TYPE_URLS["address"], served.body)
+
+        assert decoded == {"@type": golden.TYPE_URLS["address"], **RECORDED["address"]["pod"]}
 
     def test_keys_are_sorted(self) -> None:
         message = from_json({"workload": {"uid": "u", "name": "n"}}, protos.istio.workload.Address())
