@@ -85,6 +85,11 @@ CATALOGUE: dict[str, Entry] = {
         "Two gateways of one network claim the same address and port; the first in order is used.",
         "Give each Gateway an address of its own.",
     ),
+    "ResourceRejected": Entry(
+        "error",
+        "A proxy refused the resource made from this object; it keeps the version it had, and this one is not sent again.",
+        "Look at the proxy's words; a change of the object is sent again. If nothing is wrong with it, report a defect.",
+    ),
     "DerivationFailed": Entry(
         "error",
         "Isthmus failed to work out what this object means. It is withheld, everything else is served.",
@@ -116,7 +121,6 @@ CATALOGUE: dict[str, Entry] = {
         "An east-west Gateway needs the label topology.istio.io/network, an HBONE listener (tls.mode Terminate) and an"
         " address in its status.",
     ),
-    "SelectedByNoService": Entry("info", "No service selects pods with these labels.", "Nothing to do."),
     "EndpointOfPod": Entry("info", "The endpoint is a pod and served as that pod.", "Nothing to do."),
     "SliceNotServed": Entry(
         "info",
@@ -124,5 +128,6 @@ CATALOGUE: dict[str, Entry] = {
         " remote), or holds names instead of addresses.",
         "Nothing to do.",
     ),
+    "RejectedNoLonger": Entry("info", "The rejected version is not what is told now.", "Nothing to do."),
     "HomeNotSynced": Entry("info", "The home cluster has not been read completely yet.", "Wait, or see its state."),
 }

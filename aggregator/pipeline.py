@@ -14,8 +14,8 @@ from aggregator.graph import At, Graph, Source
 from aggregator.mesh import global_services, networks, services, split_horizon, workloads
 from aggregator.mesh.home import Home, mesh_settings
 from aggregator.security import admissions
-from aggregator.views import completeness, ztunnel
-from aggregator.views.view import View
+from aggregator.views import completeness, rejections, ztunnel
+from aggregator.views.view import ResourceKey, View
 from watchers.facts.cluster import Cluster, SourceFault
 from watchers.facts.core import Namespace, Node, Pod, Service
 from watchers.facts.discovery import EndpointSlice
@@ -45,6 +45,7 @@ class Pipeline:
         mesh_configs: Source[ObjectKey, MeshConfig] = graph.source("mesh configs")
         node_proxies: Source[admissions.AccountKey, bool] = graph.source("accounts of node proxies")
         interest: Source[tuple[str], View] = graph.source("interest")
+        refused: Source[ResourceKey, rejections.Rejection] = graph.source("rejections")
 
         # The model: the mesh as seen from home.
         mesh = mesh_settings(graph, home, mesh_configs)
@@ -60,12 +61,16 @@ class Pipeline:
         told = ztunnel.declare(graph, home, interest, ztunnel.Sources(mesh, nodes, network, workload, merged, split))
         settled = completeness.declare(graph, home, clusters, interest)
 
+        rejections.declare(graph, refused, told)
+
         graph.publish(RESOURCES, *told)
         graph.publish(SETTLED, settled)
         graph.publish(ADMISSIONS, accounts)
 
         self.home = home
         self.interest = interest
+        self.rejections = refused
+        self.told = told
         self.node_proxies = node_proxies
         self.services = merged.services
         self.workloads = workload

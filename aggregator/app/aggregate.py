@@ -1,6 +1,6 @@
 """The loop that turns changed facts into published resources, pass by pass.
 
-In: the facts Table and the interest Table, through cursors. Out: resources, completeness, admissions and findings, each
+In: the Tables of facts, interest and rejections, through cursors. Out: resources, completeness, admissions and findings, each
 applied in one revision per pass, so that nobody ever sees a reference before its target. Leading edge: an idle pipeline
 works at once; under load it pauses in proportion to the last pass. A pass is cut into slices so short that streams are
 served between them.
@@ -22,6 +22,7 @@ from aggregator.findings import Finding
 from aggregator.graph import Pass as Result
 from aggregator.pipeline import ADMISSIONS, RESOURCES, SETTLED, Pipeline
 from aggregator.security.admissions import Account
+from aggregator.views.rejections import Rejection
 from aggregator.views.view import Completeness, View
 from watchers.facts import Fact
 from watchers.facts.keys import ObjectKey
@@ -41,11 +42,12 @@ _FEWEST_STEPS, _MOST_STEPS = 50, 20_000
 class Tables(msgspec.Struct, frozen=True):
     """The Tables around the graph.
 
-    Each has one writer: watchers for facts, the server for interest, the loop for all others.
+    Each has one writer: watchers for facts, the server for interest and rejections, the loop for all others.
     """
 
     facts: Table[ObjectKey, Fact]
     interest: Table[tuple[str], View]
+    rejections: Table[tuple[str, str], Rejection]
     resources: Table[tuple[str, str], Resource]
     settled: Table[tuple[str], Completeness]
     admissions: Table[tuple[str, str, str], Account]
@@ -57,6 +59,7 @@ class Tables(msgspec.Struct, frozen=True):
         return cls(
             facts=Table("facts"),
             interest=Table("interest"),
+            rejections=Table("rejections"),
             resources=Table("resources", digest=_digest),
             settled=Table("settled"),
             admissions=Table("admissions"),
@@ -88,6 +91,7 @@ class Aggregator:
         self._bell = asyncio.Event()
         self._facts = tables.facts.cursor(bell=self._bell.set)
         self._interest = tables.interest.cursor(bell=self._bell.set)
+        self._rejections = tables.rejections.cursor(bell=self._bell.set)
         self._steps = 500
         self.complete = asyncio.Event()
         """Set once a pass that includes the whole of home has been published."""
@@ -116,9 +120,8 @@ class Aggregator:
         if batch.causes:
             self._records.append(Batch(batch.revision, len(batch.changes), batch.causes, batch.dropped, time.time_ns()))
         inputs: dict[Any, Any] = dict(self._pipeline.facts(batch.changes))
-        wanted = self._interest.take().changes
-        if wanted:
-            inputs[self._pipeline.interest] = wanted
+        inputs[self._pipeline.interest] = self._interest.take().changes
+        inputs[self._pipeline.rejections] = self._rejections.take().changes
         await self._pass(inputs, batch.causes)
 
     async def _something_to_do(self) -> None:

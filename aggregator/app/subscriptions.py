@@ -30,8 +30,9 @@ class TableSubscription:
         self._resources = tables.resources
         self._settled = tables.settled
         self._view = view
+        self._bell = bell
         self._changes = tables.resources.cursor(view.name, bell, from_start=False)
-        self._completeness = tables.settled.cursor(view.name, bell, from_start=False)
+        self._completeness = tables.settled.cursor(view.name, self._completed, from_start=False)
 
     @property
     def state(self) -> Literal["unknown", "partial", "settled"]:
@@ -40,8 +41,8 @@ class TableSubscription:
 
     @property
     def pending(self) -> bool:
-        """Whether anything has changed since the last `take`."""
-        return self._changes.pending or self._completeness.pending
+        """Whether there are changes to take."""
+        return self._changes.pending
 
     def get(self, name: str) -> Resource | None:
         """The resource of that name as it is now."""
@@ -58,9 +59,13 @@ class TableSubscription:
 
     def take(self) -> Changes:
         """What has changed since last time, in whole passes."""
-        self._completeness.take()
         batch = self._changes.take()
         return Changes({key[1]: resource for key, resource in batch.changes.items()}, batch.causes, batch.revision)
+
+    def _completed(self) -> None:
+        """The view's state has moved on. Only that it has matters; the session reads `state`."""
+        self._completeness.take()
+        self._bell()
 
     def close(self) -> None:
         """Read no more."""

@@ -62,12 +62,21 @@ class Workload(msgspec.Struct, frozen=True, gc=False):
     canonical_revision: str = ""
 
 
-class Selection(msgspec.Struct, frozen=True, gc=False):
-    """The services that one set of labels belongs to; `served` is ready to use unless some target port is `named`."""
+class Profile(msgspec.Struct, frozen=True, gc=False):
+    """All that one set of labels says of a pod.
+
+    The services that select it (`served` is ready to use unless some target port is `named`), the network it claims for
+    itself, whether it terminates tunnels, and the names labels give it ("" where they give none).
+    """
 
     services: tuple[tuple[str, tuple[Port, ...]], ...]
     served: tuple[tuple[str, ServicePorts], ...]
     named: bool
+    network: str
+    native_tunnel: bool
+    workload_name: str
+    canonical_name: str
+    canonical_revision: str
 
 
 class Attachment(msgspec.Struct, frozen=True, gc=False):
@@ -95,11 +104,9 @@ def declare(
     slices: Source[ObjectKey, EndpointSlice],
 ) -> Workloads:
     """Declare workloads and their sums per network and service."""
-    label_sets = graph.fold(
-        "label sets of pods", pods, lambda key, pod: (((key[0], key[2], pod.labels), TOTAL, 1),) if pod.labels else ()
-    )
+    label_sets = graph.fold("label sets of pods", pods, lambda key, pod: (((key[0], key[2], pod.labels), TOTAL, 1),))
 
-    def selection(at: At, key: LabelSet, _count: Sums) -> Outcome[Selection]:
+    def profile(at: At, key: LabelSet, _count: Sums) -> Profile:
         cluster, namespace, labels = key
         present = set(labels)
         found = [
@@ -108,16 +115,21 @@ def declare(
             for service in at.group(services.by_selector, (cluster, namespace, pair)).values()
             if present.issuperset(service.selector)
         ]
-        if not found:
-            return Withheld("SelectedByNoService")
         found.sort(key=lambda service: service.key)
-        return Selection(
-            tuple((service.key, service.ports) for service in found),
-            tuple((service.key, tuple((port.number, port.target) for port in service.ports)) for service in found),
-            any(port.target_name for service in found for port in service.ports),
+        return Profile(
+            services=tuple((service.key, service.ports) for service in found),
+            served=tuple((one.key, tuple((port.number, port.target) for port in one.ports)) for one in found),
+            named=any(port.target_name for service in found for port in service.ports),
+            network=label(labels, NETWORK_LABEL),
+            native_tunnel="http" in label(labels, TUNNEL_LABEL).split(","),
+            workload_name=label(labels, WORKLOAD_NAME_LABEL),
+            canonical_name=_first(labels, "service.istio.io/canonical-name", "app.kubernetes.io/name", "app"),
+            canonical_revision=_first(
+                labels, "service.istio.io/canonical-revision", "app.kubernetes.io/version", "version"
+            ),
         )
 
-    selections = graph.derive("services of label sets", label_sets, selection)
+    profiles = graph.derive("profiles of label sets", label_sets, profile)
 
     def slice_service(at: At, key: ObjectKey, endpoints: EndpointSlice) -> Declared | None:
         """The service a slice serves, if that service takes its endpoints from slices."""
@@ -193,40 +205,30 @@ def declare(
                 field = f"status.podIPs[{number}]"
                 at.note(key, Finding(key, "PodAddressInvalid", field, f"{address!r} is not an IP address"))
                 return Withheld("AddressInvalid", address)
-        selected = at.get(selections, (cluster, namespace, pod.labels)) if pod.labels else None
-        served: tuple[tuple[str, ServicePorts], ...] = ()
-        if selected is not None:
-            served = selected.served if not selected.named else _resolve(selected, pod)
+        said = at.get(profiles, (cluster, namespace, pod.labels))
+        assert said is not None, "every pod's labels have a profile"
+        served = said.served if not said.named else _resolve(said, pod)
         named_by_slices = at.group(attached, (cluster, namespace))
         if named_by_slices:
             served = _with_attachments(served, name, named_by_slices.values())
-        owner = workload_name(name, pod)
-        natively = "http" in label(pod.labels, TUNNEL_LABEL).split(",")
+        owner = said.workload_name or controller_name(name, pod)
         captured = label(pod.annotations, REDIRECTION_ANNOTATION) == "enabled"
         return Workload(
             cluster=cluster,
             namespace=namespace,
             name=name,
-            network=label(pod.labels, NETWORK_LABEL) or network_of(at, networks, cluster),
+            network=said.network or network_of(at, networks, cluster),
             addresses=pod.addresses,
             services=served,
             healthy=pod.ready and not pod.deleting,
             service_account=pod.service_account,
             node=pod.node,
             host_network=pod.host_network,
-            tunnel="HBONE" if natively or captured else "",
-            native_tunnel=natively,
+            tunnel="HBONE" if said.native_tunnel or captured else "",
+            native_tunnel=said.native_tunnel,
             workload_name=owner,
-            canonical_name=_first(
-                pod.labels, "service.istio.io/canonical-name", "app.kubernetes.io/name", "app", otherwise=owner
-            ),
-            canonical_revision=_first(
-                pod.labels,
-                "service.istio.io/canonical-revision",
-                "app.kubernetes.io/version",
-                "version",
-                otherwise="latest",
-            ),
+            canonical_name=said.canonical_name or owner,
+            canonical_revision=said.canonical_revision or "latest",
         )
 
     pod_workloads = cast("Collection[WorkloadKey, Workload]", graph.derive("workloads of pods", pods, pod_workload))
@@ -251,7 +253,7 @@ def contributions(_key: WorkloadKey, workload: Workload) -> Iterable[tuple[Servi
             yield group, (ACCOUNT, workload.namespace, workload.service_account or "default"), 1
 
 
-def _resolve(selected: Selection, pod: Pod) -> tuple[tuple[str, ServicePorts], ...]:
+def _resolve(profile: Profile, pod: Pod) -> tuple[tuple[str, ServicePorts], ...]:
     """Target ports of this very pod: a named one is the container port of that name, or the port is left out."""
     named = {}
     for container in reversed(pod.ports):
@@ -266,7 +268,7 @@ def _resolve(selected: Selection, pod: Pod) -> tuple[tuple[str, ServicePorts], .
                 if not port.target_name or port.target_name in named
             ),
         )
-        for service, ports in selected.services
+        for service, ports in profile.services
     )
 
 
@@ -277,19 +279,18 @@ def _with_attachments(
     return tuple(sorted({**added, **dict(served)}.items())) if added else served
 
 
-def _first(labels: Labels, *keys: str, otherwise: str) -> str:
-    return next((value for value in (label(labels, key) for key in keys) if value), otherwise)
+def _first(labels: Labels, *keys: str) -> str:
+    return next((value for value in (label(labels, key) for key in keys) if value), "")
 
 
-def workload_name(name: str, pod: Pod) -> str:
-    """The name of the workload a pod belongs to: its label, else its controller's name without generated parts.
+def controller_name(name: str, pod: Pod) -> str:
+    """The name of the workload a pod belongs to: its controller's name without generated parts.
 
     Of a ReplicaSet the pod template hash goes, of a Job the schedule's number (8 to 10 digits); a
     ReplicationController of a DeploymentConfig gives that one's name. Pods not made from a template keep their own.
     """
-    given = label(pod.labels, WORKLOAD_NAME_LABEL)
-    if given or not pod.generate_name or not pod.owner_name:
-        return given or name
+    if not pod.generate_name or not pod.owner_name:
+        return name
     if pod.owner_kind == "ReplicaSet":
         for key in ("pod-template-hash", "rollouts-pod-template-hash"):
             template = label(pod.labels, key)
