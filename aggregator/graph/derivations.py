@@ -7,10 +7,10 @@ Here the records of what was read are kept as well (see `engine.State`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
-from aggregator.graph.collection import CLOCK, At, Collection, GraphError
+from aggregator.graph.collection import CLOCK, NOTHING, At, Collection, GraphError
 from aggregator.graph.engine import Engine, Reads
 from aggregator.graph.outcome import MISSING, Withheld
 
@@ -40,8 +40,8 @@ def expand_step(engine: Engine, collection: Collection[Any, Any]) -> Iterator[No
     state = engine.state
     outputs, producers, rivals = state.outputs[number], state.producers[number], state.rivals[number]
     waiting, engine.dirty[number] = engine.dirty[number], {}
+    disputed: dict[Hashable, None] = {}
     while waiting:
-        heirs: dict[Hashable, None] = {}
         for item in waiting:
             new = _expanded(engine, collection, at, item)
             old = outputs.get(item, ())
@@ -54,19 +54,17 @@ def expand_step(engine: Engine, collection: Collection[Any, Any]) -> Iterator[No
                 engine.set(number, key, MISSING)
                 del producers[key]
                 if key in rivals:
-                    heirs[min(rivals[key], key=repr)] = None
+                    disputed[key] = None
             for key, value in new.items():
                 owner = producers.get(key, MISSING)
-                if owner is MISSING:
-                    producers[key] = item
-                elif owner != item:
-                    engine.fail(collection, item, f"{key!r} is produced twice, by {owner!r} too")
+                if owner is not MISSING and owner != item:
+                    disputed[key] = None
                     if repr(owner) < repr(item):
                         engine.inner(rivals, key)[item] = None
                         continue
                     engine.inner(rivals, key)[owner] = None
-                    producers[key] = item
-                if rivals and key in rivals and item in rivals[key]:
+                producers[key] = item
+                if key in rivals:
                     engine.leave(rivals, key, item)
                 engine.set(number, key, value)
             if not new:
@@ -75,7 +73,23 @@ def expand_step(engine: Engine, collection: Collection[Any, Any]) -> Iterator[No
             elif tuple(new) != old:
                 outputs[item] = tuple(new)
             yield
-        waiting = heirs
+        waiting = _heirs(disputed, producers, rivals)
+    for key in disputed:
+        for rival in rivals.get(key, NOTHING):
+            engine.fail(collection, rival, f"{key!r} is produced twice, by {producers[key]!r} too")
+
+
+def _heirs(
+    disputed: Iterable[Hashable], producers: Mapping[Hashable, Hashable], rivals: Mapping[Hashable, Iterable[Hashable]]
+) -> dict[Hashable, None]:
+    """The rivals who come before the producer of a key, or whose key has none any more: they are to produce it."""
+    heirs: dict[Hashable, None] = {}
+    for key in disputed:
+        if key in rivals:
+            first = min(rivals[key], key=repr)
+            if key not in producers or repr(first) < repr(producers[key]):
+                heirs[first] = None
+    return heirs
 
 
 def _expanded(engine: Engine, collection: Collection[Any, Any], at: At, item: Hashable) -> dict[Hashable, Any]:

@@ -33,7 +33,7 @@ PUBLISHED_AT_ONCE = 16
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A function raised, or two items produced one key: that item is withheld (`InternalError`), its neighbours not."""
+    """A function raised, or one key was produced twice: that item is withheld, its neighbours are not."""
 
     collection: str
     key: Hashable
@@ -174,11 +174,11 @@ class Engine:
                         self.dirty[later].update(dict.fromkeys(changed))
                 if self.state.readers[number]:
                     yield from self._wake_readers(number, changed)
-                publication = self.publications.get(number)
-                if publication is not None:
-                    yield from self._publish(publication, number, changed)
         for number, changed in enumerate(self.changed):
             if changed:
+                publication = self.publications.get(number)
+                if publication is not None:
+                    yield from self._publish(publication, changed)
                 self.changed[number] = {}
         if self._touched:
             self._publish_findings()
@@ -192,19 +192,21 @@ class Engine:
                 self.dirty[derivation].update(records[derivation][reads])
                 yield
 
-    def _publish(self, name: str, number: int, changed: Mapping[Hashable, Any]) -> Iterator[None]:
-        """Copy what changed into the Pass. Where two collections hold one key, the first one's item is published."""
+    def _publish(self, name: str, changed: Mapping[Hashable, Any]) -> Iterator[None]:
+        """Copy what changed into the Pass. Where several collections hold one key, that of the first is published."""
         published = self._published.setdefault(name, {})
-        first, *others = [self.state.values[publisher] for publisher in self.publishers[name]]
+        publishers = self.publishers[name]
+        first = self.state.values[publishers[0]]
         for count, key in enumerate(changed, 1):
-            value = first.get(key)
-            for values in others:
-                if key in values:
-                    if value is not None:
-                        self.fail(self.collections[number], key, f"published twice under {name!r}")
-                        break
-                    value = values[key]
-            published[key] = value
+            if len(publishers) == 1:
+                published[key] = first.get(key)
+            elif key not in published:
+                holders = [number for number in publishers if key in self.state.values[number]]
+                published[key] = self.state.values[holders[0]][key] if holders else None
+                for number in holders[1:]:
+                    self.fail(
+                        self.collections[number], key, f"{name!r} has one from {self.collections[holders[0]]} too"
+                    )
             if count % PUBLISHED_AT_ONCE == 0:
                 yield
 

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aggregator.graph import Graph, Source
 from aggregator.graph.fork import Overlay
 from aggregator.graph.queries import reached
 from tests.kit.toy_graph import (
@@ -189,6 +190,22 @@ def test_nothing_is_told_of_items_that_are_gone(steps: list[Step]) -> None:
     assert mesh.graph.next_moment() is None
 
 
+@given(st.lists(st.dictionaries(st.integers(0, 4), st.none() | st.text("ab", max_size=2), max_size=5), max_size=8))
+@settings(max_examples=200, deadline=None)
+def test_of_many_that_produce_one_key_the_first_has_it(passes: list[dict[int, str | None]]) -> None:
+    graph = Graph()
+    words: Source[int, str] = graph.source("words")
+    letters = graph.expand("letters", words, lambda at, key, word: ((letter, key) for letter in dict.fromkeys(word)))
+    present: dict[int, str] = {}
+    for changes in passes:
+        run(graph, {words: changes})
+        present = {key: word for key, word in {**present, **changes}.items() if word is not None}
+        assert graph.values(letters) == {
+            letter: min(key for key, word in present.items() if letter in word)
+            for letter in set("".join(present.values()))
+        }
+
+
 def test_joins_and_leaves_of_a_cluster_leave_nothing_behind() -> None:
     mesh = ToyMesh()
     run(mesh.graph, cluster_contents(mesh, "home") | {mesh.views: {"v": ("all",), "w": ("blue",)}}, 100.0)
@@ -263,7 +280,7 @@ OPERATIONS = st.lists(
 
 
 @given(st.dictionaries(KEYS, st.none() | st.integers(0, 3)), OPERATIONS, st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_an_overlay_behaves_like_a_dict_and_never_touches_its_base(
     base: dict[int, Any], operations: list[tuple[Any, ...]], nested: bool
 ) -> None:
