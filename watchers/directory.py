@@ -143,11 +143,13 @@ class Directory:
         return read
 
     def _read_one(self, found: ManifestFile, known: _File | None) -> _File | None:
-        """The file as it is now, None if it has gone; the one that is known, if the content is the same."""
+        """The file as it is now; the one that is known (None if none is) where there is nothing new to know."""
         try:
             data, signature = read_file(found.path)
         except FileNotFoundError:
-            return None
+            # Gone since it was listed, perhaps with the whole directory. The next listing will tell, and follows soon:
+            # what has gone was watched.
+            return known
         except UnreadableFile as error:
             return _kept(known, None, b"", Flaw(1, error.cause, error.cure))
         except OSError as error:

@@ -117,9 +117,10 @@ def line_of(text: str, document: int, path: Sequence[str | int], line_in_value: 
                 follows = parent is None or parent.leads_to(path, len(place))
                 if follows:
                     line = parent.line if parent is not None and parent.mapping else _line(event)
+                    if line_in_value and isinstance(event, ScalarEvent) and event.style == "|":
+                        return _line(event) + line_in_value
                     if len(place) == len(path):
-                        literal = isinstance(event, ScalarEvent) and event.style == "|"
-                        return _line(event) + line_in_value if line_in_value and literal else line
+                        return line
                 if parent is not None:
                     parent.next()
                 if isinstance(event, MappingStartEvent | SequenceStartEvent):
@@ -298,7 +299,7 @@ def _resolve(text: str) -> object:
         if _INTEGER.fullmatch(text):
             return _integer(text)
         if _FLOAT.fullmatch(text):
-            return float(text.replace(".inf", "inf").replace(".nan", "nan").lower())
+            return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
     return text
 
 
@@ -329,10 +330,11 @@ def _refuse_tag(event: Event, tag: str) -> NoReturn:
 def _unreadable(text: str, error: yaml.YAMLError) -> UnreadableText:
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
-        line = int(mark.line) + 1 if mark is not None else 1
+        # What is missing at the end libyaml misses one line later.
+        line = min(int(mark.line), text.count("\n")) + 1 if mark is not None else 1
         cause = error.problem or "is not well formed"
-        shown = text.splitlines()[line - 1] if line <= text.count("\n") + 1 and text else ""
-        if "\t" in shown and "cannot start any token" in cause:
+        shown = [*text.splitlines(), ""][line - 1]
+        if "\t" in shown and ("cannot start any token" in cause or "tab" in cause):
             return UnreadableText(line, cause, "indent with spaces: YAML takes no tabs there")
         if "mapping values are not allowed" in cause:
             return UnreadableText(line, cause, "check the indentation, and put text that holds ': ' into quotes")

@@ -59,7 +59,12 @@ class Listing(msgspec.Struct, frozen=True):
 
 def list_manifests(root: Path) -> Listing:
     """The files of manifests in and below a directory; raises OSError if it cannot be listed."""
-    return _Search(root).run()
+    for _ in range(_ATTEMPTS):
+        listing = _Search(root).run()
+        # In a directory that was replaced meanwhile, files were missing that nobody deleted.
+        if _identity(root) == listing.identity:
+            return listing
+    raise UnreadableFile("is replaced again and again", "replace it more rarely than it can be listed")
 
 
 def read_file(path: str) -> tuple[bytes, Signature]:
@@ -99,10 +104,10 @@ class _Search:
         self._refused: dict[str, UnreadableFile] = {}
 
     def run(self) -> Listing:
-        status = Path(self._base).stat()
+        identity = _identity(Path(self._base))
         self._walk(self._base, "", ())
         self._files.sort(key=lambda file: file.name)
-        return Listing(self._files, frozenset(self._directories), self._refused, (status.st_dev, status.st_ino))
+        return Listing(self._files, frozenset(self._directories), self._refused, identity)
 
     def _walk(self, path: str, prefix: str, above: tuple[str, ...]) -> None:
         """Takes in a directory; raises OSError if it cannot be listed."""
@@ -171,6 +176,11 @@ class _Search:
         if os.path.commonpath((real, self._base)) != self._base:
             raise UnreadableFile("is a link out of the directory", "put the file itself there")
         return real
+
+
+def _identity(directory: Path) -> tuple[int, int]:
+    status = directory.stat()
+    return status.st_dev, status.st_ino
 
 
 def _printable(name: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from watchers.documents import UnreadableText, documents, line_of
+from watchers.documents import MAX_NODES, UnreadableText, documents, line_of
 from watchers.facts import Fact, ObjectKey
 from watchers.facts.invalid import InvalidObject
 from watchers.facts.kinds import Keyed, Kind, kind_of
@@ -57,8 +57,8 @@ class _Envelope(msgspec.Struct):
 
     api_version: Any = msgspec.field(default=None, name="apiVersion")
     kind: Any = None
-    metadata: msgspec.Raw | None = None
-    items: msgspec.Raw | None = None
+    metadata: msgspec.Raw = msgspec.Raw()
+    items: msgspec.Raw = msgspec.Raw()
 
 
 def read_manifests(name: str, data: bytes, cluster: str, system_namespace: str) -> Manifests:
@@ -148,20 +148,24 @@ def _json_entries(text: str, cluster: str, system_namespace: str) -> Iterator[_E
     first_line = data.count(b"\n", 0, len(data) - len(data.lstrip())) + 1
     if not data.strip():
         return
+    if data.count(b",") >= MAX_NODES:
+        # A List of nothing but zeros would be hundreds of times as large in memory.
+        raise UnreadableText(1, f"holds more than {MAX_NODES:,} values", "split it into several files")
     try:
         envelope = msgspec.json.decode(data, type=_Envelope)
         api_version, name = _list_of(envelope.api_version, envelope.kind)
-        raw_items = envelope.items
-        items = None if name is None or raw_items is None else msgspec.json.decode(raw_items, type=list[msgspec.Raw])
+        inside = bytes(envelope.items)
+        items = None
+        if name is not None and inside:
+            items = msgspec.json.decode(inside, type=list[msgspec.Raw] | None) or []
     except msgspec.ValidationError:
         return  # JSON, but no object: nothing of ours.
     except (msgspec.DecodeError, RecursionError) as error:
         raise _malformed(data, error) from None
-    if items is None or raw_items is None:
+    if items is None:
         yield _json_entry(msgspec.Raw(data), first_line, cluster, system_namespace, "", None)
         return
     # The items stand in the text one after the other, with nothing but white space and commas between them.
-    inside = bytes(raw_items)
     line = data.count(b"\n", 0, data.find(inside)) + 1
     place = 1
     for item in items:
@@ -184,7 +188,7 @@ def _json_entry(
         if own.kind is None and name:
             kind = _kind(api_version, name, True)
         else:
-            kind = _kind(own.api_version, own.kind, own.metadata is not None)
+            kind = _kind(own.api_version, own.kind, bool(bytes(own.metadata)))
         return None if kind is None else kind.decode_json(raw, cluster, system_namespace)
 
     def locate(error: InvalidObject) -> int:

@@ -1,7 +1,7 @@
 """Notices that something below a directory may have changed, or the way to it has.
 
-Used by sources that read files. Watches directories one by one (watchfiles, without polling), the one the path's last
-part is in among them, so a directory that is removed, renamed, made anew or reached by another link is noticed like any
+Used by sources that read files. Watches directories one by one (watchfiles, without polling), those above the directory
+among them, so one that is removed, renamed, made anew or reached by another link is noticed like any
 change. What changed is not told: whoever reads files must look at all of them anyhow. Reads no file.
 """
 
@@ -52,9 +52,10 @@ class Places(msgspec.Struct, frozen=True):
 
 
 def places_of(path: Path, directories: frozenset[str]) -> Places:
-    """What to watch: the directories that were listed, and what leads to them, as far as it is there.
+    """What to watch: the directories that were listed, and all above them, as far as they are there.
 
-    Every link on the way counts, wherever in the path it is: turning one is how checkouts and releases are replaced.
+    Whatever is renamed on the way counts, and every link that is turned, wherever in the path it is: that is how
+    checkouts and releases are replaced.
     """
     watched = {Path(directory) for directory in directories}
     way: set[Path] = set()
@@ -62,11 +63,10 @@ def places_of(path: Path, directories: frozenset[str]) -> Places:
     while todo and len(way) < _LONGEST_WAY:
         entry = todo.pop()
         way.add(entry)
-        watched.add(next(place for place in entry.parents if _is_directory(place)))
+        watched.update(place for place in entry.parents if _is_directory(place))
         for part in (entry, *entry.parents):
             with contextlib.suppress(OSError):
                 if part.is_symlink():
-                    watched.add(part.parent)
                     target = Path(os.path.normpath(part.parent / part.readlink() / entry.relative_to(part)))
                     if target not in way:
                         todo.append(target)

@@ -129,9 +129,7 @@ def service(
     more: Manifest = {"creationTimestamp": created}
     if annotations:
         more["annotations"] = dict(annotations)
-    document = _object(
-        "v1", "Service", place, own_name, {**own_labels, **(labels or {})}, {**more, **(metadata or {})}
-    )
+    document = _object("v1", "Service", place, own_name, {**own_labels, **(labels or {})}, {**more, **(metadata or {})})
     return {**document, "spec": {**own_spec, **(spec or {})}}
 
 
@@ -315,7 +313,7 @@ def write_manifests(directory: Path, *objects: Manifest, file: str = "objects.ya
     return draft.replace(target)
 
 
-class _PlainDumper(yaml.SafeDumper):
+class _PlainDumper(yaml.CSafeDumper):
     """YAML without anchors: tests share dicts between objects, manifests should not."""
 
     def ignore_aliases(self, data: Any) -> bool:
