@@ -54,7 +54,18 @@ class Ack(Struct, frozen=True):
     received_ns: int
 
 
-Record = StreamOpened | StreamClosed | Push | Ack
+class ResourceRejected(Struct, frozen=True):
+    """The proxy, of that role, refuses this version of a resource for the reason it gives; it keeps the one it had."""
+
+    proxy: str
+    role: str
+    type_url: str
+    name: str
+    version: str
+    message: str
+
+
+Record = StreamOpened | StreamClosed | Push | Ack | ResourceRejected
 
 
 class Records(Protocol):

@@ -1,9 +1,9 @@
 """The loop that turns changed facts into published resources, pass by pass.
 
-In: the Tables of facts, interest and rejections, through cursors. Out: resources, completeness, admissions and findings, each
-applied in one revision per pass, so that nobody ever sees a reference before its target. Leading edge: an idle pipeline
-works at once; under load it pauses in proportion to the last pass. A pass is cut into slices so short that streams are
-served between them.
+In: the Tables of facts, interest and rejections, through cursors. Out: resources, completeness, admissions and
+findings, each applied in one revision per pass, so that nobody ever sees a reference before its target. Leading edge:
+an idle pipeline works at once; under load it pauses in proportion to the last pass. A pass is cut into slices so short
+that streams are served between them.
 """
 
 from __future__ import annotations
@@ -95,6 +95,8 @@ class Aggregator:
         self._steps = 500
         self.complete = asyncio.Event()
         """Set once a pass that includes the whole of home has been published."""
+        self.settled = asyncio.Event()
+        """Set once a pass has been published since every remote cluster has answered or passed its limit."""
         self.longest_slice = 0.0
         """Seconds of the longest slice so far, publication included."""
 
@@ -173,5 +175,13 @@ class Aggregator:
         tables.admissions.apply(published.get(ADMISSIONS, {}).items(), done)
         tables.findings.apply(published.get("findings", {}).items(), done)
         tables.settled.apply(published.get(SETTLED, {}).items(), done)
-        if not self.complete.is_set() and len(tables.settled):
-            self.complete.set()
+        self._note_progress()
+
+    def _note_progress(self) -> None:
+        """Once set, both stay: a cluster that is registered later unsettles views, not the process."""
+        if not self.settled.is_set():
+            states = [state for _, state in self._tables.settled.scan()]
+            if states:
+                self.complete.set()
+            if states and all(state == "settled" for state in states):
+                self.settled.set()

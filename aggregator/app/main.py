@@ -12,45 +12,202 @@ import gc
 import logging
 import os
 import time
-from collections.abc import Callable
+from pathlib import Path
 
 from aggregator import __version__
 from aggregator.admin.pages import Pages, admin_app, health_app
 from aggregator.admin.server import HttpListener
+from aggregator.app import traces
 from aggregator.app.aggregate import Aggregator, Tables
 from aggregator.app.clusters import Clusters
 from aggregator.app.metrics import ClusterStates, Exposition, RecordCounts
 from aggregator.app.readiness import Readiness, readiness
 from aggregator.app.records import Records
 from aggregator.app.rejections import Rejections
+from aggregator.app.setting_values import Address as SettingsAddress
 from aggregator.app.settings import Settings
 from aggregator.app.subscriptions import TableAdmissions, TableViews
 from aggregator.mesh.home import Home
 from aggregator.pipeline import Pipeline
 from aggregator.views import ztunnel
 from xds.server.access import Access
+from xds.server.authentication import Authenticator, Identity, TokenFile, TokenReviewer
+from xds.server.certificate_authority import CertificateAuthority
+from xds.server.certificate_files import load_authority
+from xds.server.certificate_service import CertificateService
+from xds.server.listener import Address, Listener, ListenerSettings, Ports
+from xds.server.streams import Streams
 
 log = logging.getLogger(__name__)
 
+COLLECT = (50_000, 20, 1000)
+"""Thresholds of the garbage collector: nearly all that is kept are records it need not look at."""
+
+
+async def run(settings: Settings) -> None:
+    """Run a control plane until cancelled; then drain.
+
+    Raises what cannot be cured from within, each with a text that says what to do: SourceError, ListenError,
+    TokenFileError, CertificateAuthorityError.
+    """
+    began = time.monotonic()
+    # What was imported stays: no need to look at it again at every collection.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT)
+    await ControlPlane(settings).run(began)
+
 
 class ControlPlane:
-    """The parts of one process. `run` is its life."""
+    """The parts of one process. `run` is its life; `serving` is set while it serves."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.home = Home(
-            cluster=settings.local.name,
-            system_namespace=settings.system_namespace,
-            trust_domain=settings.trust_domain,
-            domain_suffix=settings.domain_suffix,
-            ztunnel_accounts=tuple((one.namespace, one.name) for one in settings.ztunnel_accounts),
-        )
         self.records = Records()
         self.tables = Tables.empty()
         self.clusters = Clusters(settings, self.tables.facts)
-        self.pipeline = Pipeline(self.home)
+        self.pipeline = Pipeline(
+            Home(
+                cluster=settings.local.name,
+                system_namespace=settings.system_namespace,
+                trust_domain=settings.trust_domain,
+                domain_suffix=settings.domain_suffix,
+                ztunnel_accounts=tuple((one.namespace, one.name) for one in settings.ztunnel_accounts),
+            )
+        )
         self.aggregator = Aggregator(self.pipeline, self.tables, self.records)
-        self.admissions = TableAdmissions(self.tables, self.aggregator.complete)
-        self.rejections = Rejections(self.pipeline, self.tables)
         # Home's ztunnels are always served, so what they are told is always at hand.
         self.tables.interest.apply([(view.key, view) for view in ztunnel.VIEWS])
+
+        self.authority = _authority(settings)
+        access = Access(TableAdmissions(self.tables, self.aggregator.complete))
+        rejections = Rejections(self.pipeline, self.tables, self.records)
+        self.streams = Streams(access, lambda proxy, bell: TableViews(self.tables, proxy, bell), rejections)
+        self.listener = Listener(
+            ListenerSettings(
+                tls=_address(settings.xds),
+                names=settings.xds_names,
+                plaintext=_address(settings.xds_plaintext) if settings.xds_plaintext else None,
+            ),
+            streams=self.streams,
+            authenticator=Authenticator(_reviewer(settings)),
+            authority=self.authority,
+            certificates=CertificateService(self.authority, access),
+            ready=lambda: self.readiness().ready,
+        )
+        self.ports: Ports | None = None
+        self.serving = asyncio.Event()
+        self._stopping = False
+        self.pages = Pages()
+        self.health = HttpListener(
+            health_app(self.readiness), flag="--health", host=settings.health.host, port=settings.health.port
+        )
+        exposition = Exposition([RecordCounts(self.records), ClusterStates(self.clusters.states)], __version__)
+        self.admin = HttpListener(
+            admin_app(exposition.render, __version__, self.pages),
+            flag="--admin",
+            host=settings.admin.host,
+            port=settings.admin.port,
+        )
+        self.pages.add("/clusters", "every cluster and its state", lambda _: dict(self.clusters.states()))
+        self.pages.add("/findings", "what is wrong with which objects, and the cure", lambda _: self.findings())
+
+    def readiness(self) -> Readiness:
+        """Whether new proxies may come, and what is waited for."""
+        return readiness(
+            self.clusters.states(),
+            passed=self.aggregator.complete.is_set(),
+            settled=self.aggregator.settled.is_set(),
+            listeners={"xds": self.ports is not None},
+            stopping=self._stopping,
+        )
+
+    def findings(self) -> list[str]:
+        """Every finding as a line, sorted."""
+        return sorted(str(finding) for _, found in self.tables.findings.scan() for finding in found)
+
+    async def run(self, began: float) -> None:
+        """Serve until cancelled. `began` is when the process started (monotonic seconds)."""
+        # Everything a person may have got wrong comes before anything runs.
+        self.health.bind()
+        self.admin.bind()
+        self.ports = await self.listener.start()
+        if self.settings.root_cert_out is not None:
+            _write_root(self.settings.root_cert_out, self.authority.root_certificates)
+        self._log_listeners(self.ports)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self.clusters.watch(tasks)
+                tasks.create_task(self.aggregator.run(), name="aggregate")
+                tasks.create_task(self.health.serve(), name="health")
+                tasks.create_task(self.admin.serve(), name="admin")
+                if traces.wanted(os.environ):
+                    # Imported only now: off, it costs nothing.
+                    from aggregator.app import telemetry
+
+                    exporting = telemetry.export_traces(self.records, self.settings.local.name)
+                    tasks.create_task(exporting, name="telemetry")
+                await self.aggregator.settled.wait()
+                print(self.summary(time.monotonic() - began), flush=True)  # noqa: T201 - scripts wait for this line
+                self.serving.set()
+                # What was read stays for long: take it out of the collector's sight.
+                gc.collect()
+                gc.freeze()
+                await asyncio.Event().wait()
+        finally:
+            self._stopping = True
+            self.serving.clear()
+            await self.listener.stop(self.settings.drain)
+
+    def _log_listeners(self, ports: Ports) -> None:
+        settings = self.settings
+        log.info("listening", extra={"object_name": "xds", "host": settings.xds.host, "port": ports.tls})
+        if settings.xds_plaintext is not None:
+            extra = {"object_name": "xds plaintext", "host": settings.xds_plaintext.host, "port": ports.plaintext}
+            log.info("listening", extra=extra)
+        for name, listener in (("health", self.health), ("admin", self.admin)):
+            log.info("listening", extra={"object_name": name, "host": listener.host, "port": listener.port})
+
+    def summary(self, seconds: float) -> str:
+        """The line that says the process serves."""
+        clusters = sum(1 for _ in self.clusters.states())
+        held, model = self.pipeline.graph.values, self.pipeline
+        services = len(held(model.services))
+        workloads = len(held(model.workloads.pods)) + len(held(model.workloads.endpoints))
+        return f"ready in {seconds:.2f} s: {clusters} clusters, {services} services, {workloads} workloads, 0 domains"
+
+
+class _NoTokens:
+    """The reviewer where nobody can tell whom a token belongs to: it belongs to nobody."""
+
+    async def review(self, token: str, cluster: str) -> Identity | None:
+        """Nobody."""
+        return None
+
+
+def _authority(settings: Settings) -> CertificateAuthority:
+    if settings.cacerts is not None:
+        return load_authority(settings.cacerts)
+    log.warning(
+        "signing with a root of its own",
+        extra={"cause": "--cacerts is off", "effect": "certificates are worth nothing after a restart"},
+    )
+    return CertificateAuthority.self_signed(settings.trust_domain)
+
+
+def _reviewer(settings: Settings) -> TokenReviewer:
+    if settings.identities is not None:
+        return TokenFile(settings.identities)
+    log.warning("no token is accepted", extra={"cause": "--identities is off", "effect": "nobody can connect by TLS"})
+    return _NoTokens()
+
+
+def _address(given: SettingsAddress) -> Address:
+    return Address(given.host, given.port)
+
+
+def _write_root(path: Path, root: str) -> None:
+    """Whole or not at all, since proxies may be reading it."""
+    staged = path.with_name(f".{path.name}.new")
+    staged.write_text(root)
+    staged.replace(path)

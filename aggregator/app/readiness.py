@@ -1,12 +1,13 @@
 """Decides whether this process is ready, and says what it waits for.
 
-In: the clusters as they are known, whether a first complete pass was published, which listeners are open. Out:
-Readiness, for /ready and for the gRPC health service. Pure: no clock, no I/O; asking twice gives the same answer.
+In: the clusters as they are known, whether a first complete pass was published and views are settled, which listeners
+are open. Out: Readiness, for /ready and for the gRPC health service. Pure: no clock, no I/O; asking twice gives the
+same answer.
 
-Only the home cluster, the first pass and the listeners hold it back. A remote cluster never does: one that is dead
-would keep a restarted control plane away from its own proxies. Until a remote has answered or its limit has passed,
-views are unsettled and withdraw nothing (see the graph), which is reported here as `unsettled` and otherwise left
-alone.
+Home is waited for without limit, a remote cluster only until its limit has passed: one that is dead must not keep a
+restarted control plane away from its proxies, one that is merely slow should be in the first answer. What is still
+missing then is reported as `unsettled` and otherwise left alone. Streams that come before are served all the same, as
+soon as home has been read; their views are unsettled and withdraw nothing (see the graph).
 """
 
 from __future__ import annotations
@@ -46,13 +47,18 @@ class Readiness(msgspec.Struct, frozen=True, gc=False):
 
 
 def readiness(
-    clusters: Iterable[tuple[str, ClusterState]], *, passed: bool, listeners: Mapping[str, bool], stopping: bool = False
+    clusters: Iterable[tuple[str, ClusterState]],
+    *,
+    passed: bool,
+    settled: bool,
+    listeners: Mapping[str, bool],
+    stopping: bool = False,
 ) -> Readiness:
-    """Ready is: the home cluster was read, a complete pass that includes it was published, all listeners are open.
+    """Ready is: home was read, every remote was read or has passed its limit, that is published, listeners are open.
 
-    `clusters` pairs names with states; `passed` says whether that first pass was published; `listeners` whether each
-    one, by a name a person knows, is open. A process that is stopping is not ready, so that no new proxy is sent to
-    it.
+    `clusters` pairs names with states; `passed` says whether a pass with all of home was published, `settled` whether
+    one since every remote has answered or passed its limit; `listeners` whether each one, by a name a person knows, is
+    open. A process that is stopping is not ready, so that no new proxy is sent to it.
     """
     known = sorted(clusters, key=lambda pair: pair[0])
     waiting = ["the process is stopping"] if stopping else []
@@ -62,9 +68,11 @@ def readiness(
     waiting += [_line(name, cluster) for name, cluster in home if cluster.state in _UNREAD]
     if not passed:
         waiting.append("the first complete pass is not published yet")
+    unread = [_line(name, cluster) for name, cluster in known if not cluster.home and cluster.state in _UNREAD]
+    if passed and not settled:
+        waiting += unread or ["the first settled pass is not published yet"]
     waiting += [f"listener {name} is not open yet" for name, opened in sorted(listeners.items()) if not opened]
-    unsettled = tuple(_line(name, cluster) for name, cluster in known if not cluster.home and cluster.state in _UNREAD)
-    return Readiness(not waiting, tuple(waiting), unsettled)
+    return Readiness(not waiting, tuple(waiting), tuple(unread))
 
 
 def _line(name: str, cluster: ClusterState) -> str:

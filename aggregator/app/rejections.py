@@ -1,38 +1,53 @@
 """Rejected resources: from what a proxy refused to the object that it was made from.
 
-In: records of acknowledgements, of which rejections name resources. Out: rows of the rejections Table, which the graph
-turns into findings on the objects behind them for as long as the rejected version is what is told. The graph is asked
-for origins between passes, never during one.
+In: the records of the server, which pass through on their way to the ring. Out: rows of the rejections Table, which the
+graph turns into findings on the objects behind them for as long as the rejected version is what is told. The graph is
+asked for origins between passes, never during one.
 """
 
 from __future__ import annotations
 
 from aggregator.app.aggregate import Tables
+from aggregator.app.records import Records
+from aggregator.app.subscriptions import view_for
 from aggregator.pipeline import Pipeline
 from aggregator.views.rejections import Rejection
 from watchers.facts.keys import ObjectKey
+from xds.records import Record, ResourceRejected
 
 MOST = 1000
 """Rejections kept: far more than anyone reads, few enough for a proxy that refuses everything."""
 
 
 class Rejections:
-    """Writes the rejections Table."""
+    """Writes the rejections Table. Satisfies `xds.records.Records`, passing everything on to the ring."""
 
-    def __init__(self, pipeline: Pipeline, tables: Tables) -> None:
+    def __init__(self, pipeline: Pipeline, tables: Tables, records: Records) -> None:
         self._pipeline = pipeline
         self._tables = tables
+        self._records = records
 
-    def add(self, view: str, name: str, version: str, proxy: str, message: str) -> None:
-        """Note that `proxy` refused a version of a resource. Only the first proxy to refuse it is kept."""
-        key = (view, name)
+    def append(self, record: Record) -> None:
+        """Take a record of the server."""
+        self._records.append(record)
+        if isinstance(record, ResourceRejected):
+            self._note(record)
+
+    def _note(self, rejected: ResourceRejected) -> None:
+        """Keep the first refusal of a version, with the objects the resource was made from."""
+        view = view_for(rejected.role, rejected.type_url)
+        if view is None:
+            return
+        key = (view.name, rejected.name)
         known = self._tables.rejections.get(key)
-        if (known is not None and known.version == version) or len(self._tables.rejections) >= MOST:
+        if known is not None and known.version == rejected.version:
+            return
+        if known is None and len(self._tables.rejections) >= MOST:
             return
         objects: set[ObjectKey] = set()
         for collection in self._pipeline.told:
-            for source, origin in self._pipeline.graph.origins(collection, key):
-                if source != "interest" and isinstance(origin, tuple) and len(origin) == 4:
+            for _, origin in self._pipeline.graph.origins(collection, key):
+                if isinstance(origin, tuple) and len(origin) == 4:
                     objects.add(origin)
-        rejection = Rejection(tuple(sorted(objects)), version, proxy, message[:1000])
+        rejection = Rejection(tuple(sorted(objects)), rejected.version, rejected.proxy, rejected.message)
         self._tables.rejections.apply([(key, rejection)])

@@ -11,16 +11,21 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Literal
 
-from xds.session.content import Changes
-
 from aggregator.app.aggregate import Tables
 from aggregator.views import ztunnel
 from aggregator.views.view import View
 from xds.encoded import Resource
 from xds.server.access import Admission
 from xds.server.proxies import Proxy
+from xds.session.content import Changes
 
 _VIEWS_OF_ROLE: dict[str, Callable[[str], View | None]] = {ztunnel.ROLE: ztunnel.view_of}
+
+
+def view_for(role: str, type_url: str) -> View | None:
+    """What proxies of a role are told of a type; None where they are told nothing of it."""
+    views_of = _VIEWS_OF_ROLE.get(role)
+    return views_of(type_url) if views_of else None
 
 
 class TableSubscription:
@@ -83,8 +88,7 @@ class TableViews:
 
     def open(self, type_url: str) -> TableSubscription | None:
         """Subscribe to what this proxy is told of a type; None if proxies of its role are not served that type."""
-        views_of = _VIEWS_OF_ROLE.get(self._proxy.role)
-        view = views_of(type_url) if views_of else None
+        view = view_for(self._proxy.role, type_url)
         if view is None:
             return None
         self._tables.interest.apply([(view.key, view)])

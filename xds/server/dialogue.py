@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from xds.records import Ack, Push, Records
+from xds.records import Ack, Push, Records, ResourceRejected
 from xds.server import refusals
 from xds.server.proxies import Proxy
 from xds.session.actions import Accepted, Action, Rejected, Send
@@ -132,6 +132,8 @@ class Dialogue:
         """Writes the responses among `actions`, and records all; a response is let go as soon as it is written."""
         for ack in self._acks(actions):
             self._records.append(ack)
+        for rejected in self._rejections(actions):
+            self._records.append(rejected)
         sends = [action for action in reversed(actions) if isinstance(action, Send)]
         actions.clear()
         while sends:
@@ -149,6 +151,15 @@ class Dialogue:
                     sent_ns=time.time_ns(),
                 )
             )
+
+    def _rejections(self, actions: list[Action]) -> Iterator[ResourceRejected]:
+        """One record for each resource found to be refused."""
+        for action in actions:
+            if isinstance(action, Rejected) and action.name:
+                message = action.message[:_LONGEST_REASON]
+                yield ResourceRejected(
+                    self.proxy.id, self.proxy.role, action.type_url, action.name, action.version, message
+                )
 
     def _acks(self, actions: list[Action]) -> Iterator[Ack]:
         """One record for each answer of the proxy, however many resources it rejects."""
