@@ -60,7 +60,7 @@ async def test_ready_turns_from_503_with_reasons_to_200() -> None:
     passed = False
 
     def now() -> Readiness:
-        return readiness([("west", home), ("east", Cluster("connecting", home=False))], passed=passed, listeners={})
+        return readiness([("west", home), ("east", Cluster("connecting", home=False))], passed=passed, settled=passed, listeners={})
 
     async with served(health_app(now)) as listener:
         status, content_type, body = await ask(listener, "/ready")
@@ -76,7 +76,7 @@ async def test_ready_turns_from_503_with_reasons_to_200() -> None:
 
 
 async def test_live_is_200_also_while_not_ready() -> None:
-    async with served(health_app(lambda: readiness([], passed=False, listeners={}))) as listener:
+    async with served(health_app(lambda: readiness([], passed=False, settled=False, listeners={}))) as listener:
         assert (await ask(listener, "/live"))[0] == 200
         assert (await ask(listener, "/ready", method="HEAD"))[::2] == (503, b"")
 
