@@ -1,0 +1,302 @@
+"""The gRPC servers: 15012 with TLS and tokens, 15010 in plaintext on loopback; which methods each of them has.
+
+In: settings, and the parts that do the work (streams, certificate service, authenticator). Out: bound ports. Messages
+pass as bytes. Every call is authenticated before any of it is read, in one place; every refusal becomes a status here.
+No method with a unary Fetch is served, and no interceptor is used: those leak on streams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+from urllib.parse import unquote
+
+import grpc
+import msgspec
+
+from xds.server import refusals
+from xds.server.authentication import Authenticator, Caller
+from xds.server.certificate_authority import CertificateAuthority
+from xds.server.certificate_service import CertificateService
+from xds.server.dialogue import Disconnected, Variant
+from xds.server.health import HealthService
+from xds.server.refusals import Refusal
+from xds.server.server_certificate import ServerCertificates
+from xds.server.streams import Streams
+
+logger = logging.getLogger(__name__)
+
+ADS: Final = "envoy.service.discovery.v3.AggregatedDiscoveryService"
+CERTIFICATES: Final = "istio.v1.auth.IstioCertificateService"
+HEALTH: Final = "grpc.health.v1.Health"
+
+# How long the one message of a unary call may take, in seconds.
+_PATIENCE: Final = 10.0
+# How many health checks are read at once: they need no token, and each may be as long as a request may be.
+_HEALTH_CHECKS: Final = 4
+
+T = TypeVar("T")
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where to listen: an IP address or host name, and a port, 0 for any that is free."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How proxies reach the server. `names` are the DNS names and IP addresses in its certificate.
+
+    `request_bytes` is the longest request: a ztunnel that reconnects names all it holds, some 78 bytes per resource.
+    `ping_interval` is the least time between two keepalive pings of a peer, in seconds, `handshake` the most a
+    connection may take to be set up. With `reuse_port` several processes share the ports.
+    """
+
+    tls: Address
+    names: tuple[str, ...]
+    plaintext: Address | None = None
+    request_bytes: int = 64 << 20
+    streams_per_connection: int = 100
+    ping_interval: float = 20.0
+    handshake: float = 10.0
+    reuse_port: bool = False
+
+
+class ListenError(Exception):
+    """An address the server cannot listen on; the message names address, cause and cure."""
+
+    def __init__(self, address: Address, problem: str, cure: str) -> None:
+        super().__init__(f"{address}: {problem}; {cure}")
+        self.address = address
+        self.problem = problem
+        self.cure = cure
+
+
+class Ports(msgspec.Struct, frozen=True):
+    """The ports in use; `plaintext` None if there is none."""
+
+    tls: int
+    plaintext: int | None
+
+
+def server_options(settings: ListenerSettings) -> list[tuple[str, int]]:
+    """The options for gRPC, each away from a default that breaks proxies or lets strangers take too much."""
+    return [
+        # On by default: a second server would bind the same port and steal calls.
+        ("grpc.so_reuseport", int(settings.reuse_port)),
+        # 4 MiB by default: a ztunnel with 53,000 resources could never reconnect.
+        ("grpc.max_receive_message_length", settings.request_bytes),
+        ("grpc.max_send_message_length", -1),
+        # By default two pings within 5 minutes are too many, and ztunnel sends one every 30 s.
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", int(settings.ping_interval * 1000)),
+        ("grpc.http2.max_ping_strikes", 0),
+        # Finds peers that are gone without a word.
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.max_concurrent_streams", settings.streams_per_connection),
+        ("grpc.server_handshake_timeout_ms", int(settings.handshake * 1000)),
+        # Only "identity": the limit above counts bytes before decompression.
+        ("grpc.compression_enabled_algorithms_bitset", 1),
+    ]
+
+
+class Listener:
+    """Both servers, from binding to the end. `ready` is asked by health checks."""
+
+    def __init__(
+        self,
+        settings: ListenerSettings,
+        *,
+        streams: Streams,
+        authenticator: Authenticator,
+        authority: CertificateAuthority,
+        certificates: CertificateService,
+        ready: Callable[[], bool],
+    ) -> None:
+        self._settings = settings
+        self._streams = streams
+        self._authenticator = authenticator
+        self._server_certificates = ServerCertificates(authority, settings.names)
+        self._certificates = certificates
+        self._health = HealthService(ready, (ADS, CERTIFICATES))
+        self._health_checks = asyncio.Semaphore(_HEALTH_CHECKS)
+        self._servers: list[Any] = []
+
+    async def start(self) -> Ports:
+        """Binds and serves; returns once all ports are open. Raises ListenError, with nothing left bound."""
+        settings = self._settings
+        if settings.plaintext is not None and not _is_loopback(settings.plaintext.host):
+            raise ListenError(
+                settings.plaintext, "plaintext is for proxies of this machine", "give a loopback address or use TLS"
+            )
+        try:
+            tls = await self._serve(settings.tls, self._server_certificates.credentials(), proven=True)
+            plaintext = await self._serve(settings.plaintext, None, proven=False) if settings.plaintext else None
+        except ListenError:
+            await self.stop(0)
+            raise
+        return Ports(tls, plaintext)
+
+    async def stop(self, drain_seconds: float) -> None:
+        """Ends all streams within `drain_seconds`, then both servers."""
+        self._health.draining = True
+        await self._streams.drain(drain_seconds)
+        servers, self._servers = self._servers, []
+        for server in servers:
+            await server.stop(1.0)
+
+    async def _serve(self, address: Address, credentials: Any, *, proven: bool) -> int:
+        """Starts a server of its own for an address, so that a port has no method that is not its own."""
+        _check(address, reuse_port=self._settings.reuse_port)
+        server = grpc.aio.server(
+            options=server_options(self._settings),
+            # A bound on calls that are not streams yet; those have limits with better messages.
+            maximum_concurrent_rpcs=self._streams.limits.streams + 1000,
+        )
+        for service, methods in self._services(proven=proven).items():
+            server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
+        try:
+            port: int = (
+                server.add_secure_port(str(address), credentials)
+                if credentials is not None
+                else server.add_insecure_port(str(address))
+            )
+        except RuntimeError as error:
+            raise ListenError(address, str(error), "choose another address or port") from None
+        # At once: gRPC lets go of a port only when it stops a server that was started.
+        await server.start()
+        self._servers.append(server)
+        return port
+
+    def _services(self, *, proven: bool) -> dict[str, dict[str, Any]]:
+        """The methods of a port: with tokens (`proven`) all of them, else no certificates."""
+        services = {
+            ADS: {
+                "DeltaAggregatedResources": self._stream_handler("delta", proven=proven),
+                "StreamAggregatedResources": self._stream_handler("sotw", proven=proven),
+            },
+            # The unary methods are handled as streams that read one message: gRPC reads the message of a unary
+            # handler, whoever sends it, before the handler can ask for a token.
+            HEALTH: {"Check": grpc.stream_unary_rpc_method_handler(self._check_health)},
+        }
+        if proven:
+            services[CERTIFICATES] = {
+                "CreateCertificate": grpc.stream_unary_rpc_method_handler(self._create_certificate)
+            }
+        return services
+
+    def _stream_handler(self, variant: Variant, *, proven: bool) -> Any:
+        async def handle(_: Any, context: Any) -> None:
+            await _answer(context, self._serve_stream(variant, context, proven=proven))
+
+        return grpc.stream_stream_rpc_method_handler(handle)
+
+    async def _serve_stream(self, variant: Variant, context: Any, *, proven: bool) -> None:
+        caller = await self._authenticate(context) if proven else Caller(_peer(context))
+        await self._streams.serve(variant, GrpcTransport(context), caller)
+
+    async def _create_certificate(self, _: Any, context: Any) -> bytes:
+        async def create() -> bytes:
+            caller = await self._authenticate(context)
+            return await self._certificates.create_certificate(await _only_message(context), caller)
+
+        return await _answer(context, create())
+
+    async def _check_health(self, _: Any, context: Any) -> bytes:
+        async def check() -> bytes:
+            async with self._health_checks:
+                message = await _only_message(context)
+            return self._health.check(message)
+
+        return await _answer(context, check())
+
+    async def _authenticate(self, context: Any) -> Caller:
+        return await self._authenticator.authenticate(_peer(context), context.invocation_metadata() or ())
+
+
+class GrpcTransport:
+    """A stream of gRPC as dialogue.Transport."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    async def read(self) -> bytes | None:
+        """The next message; None after the last one."""
+        try:
+            message = await self._context.read()
+        except grpc.aio.InternalError:
+            raise Disconnected from None
+        return None if message is grpc.aio.EOF else message
+
+    async def write(self, message: bytes) -> None:
+        """Hands a message to HTTP/2, which takes it when the peer's flow control window lets it."""
+        try:
+            await self._context.write(message)
+        except grpc.aio.InternalError:
+            raise Disconnected from None
+
+
+async def _answer(context: Any, work: Awaitable[T]) -> T:
+    """The outcome of `work`; what it is refused with becomes the call's status. Lets cancellation through."""
+    try:
+        return await work
+    except Refusal as refusal:
+        code, message = refusal.code, refusal.message
+    except Disconnected:
+        code, message = grpc.StatusCode.CANCELLED, "the peer is gone"
+    except Exception:
+        logger.exception("call failed", extra={"peer": _peer(context)})
+        code, message = grpc.StatusCode.INTERNAL, "the server failed; its log says why"
+    logger.info("call refused", extra={"peer": _peer(context), "code": code.name, "cause": message})
+    await context.abort(code, message)
+    raise AssertionError("abort returned")
+
+
+async def _only_message(context: Any) -> bytes:
+    """The message of a unary call."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            message = await GrpcTransport(context).read()
+    except TimeoutError:
+        raise refusals.late(f"no request within {_PATIENCE:g} s") from None
+    if message is None:
+        raise refusals.invalid("a call without a request")
+    return message
+
+
+def _peer(context: Any) -> str:
+    return unquote(context.peer())
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _check(address: Address, *, reuse_port: bool) -> None:
+    """Binds and lets go: gRPC tells the reason of a failure to standard error only."""
+    try:
+        for family, kind, protocol, _, where in socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if reuse_port:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                probe.bind(where)
+    except socket.gaierror as error:
+        raise ListenError(address, f"no such host ({error.strerror})", "give an IP address of this machine") from None
+    except OSError as error:
+        raise ListenError(
+            address, error.strerror or str(error), "stop what listens there, or choose another address or port"
+        ) from None
