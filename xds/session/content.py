@@ -50,8 +50,9 @@ class Subscription(Protocol):
     def take(self) -> Changes:
         """The changes since the last call, or since the subscription was opened, and marks them taken.
 
-        The first call may also return the content there was at opening. Everything published so far is included, so
-        that within one poll the subscriptions of one proxy show the same state of the world.
+        The first call may also return the content there was at opening; it may come with nothing pending, to learn the
+        revision. Everything published so far is included, so that within one poll the subscriptions of one proxy show
+        the same state of the world.
         """
 
     def get(self, name: str) -> Resource | None:

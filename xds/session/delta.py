@@ -64,7 +64,9 @@ class DeltaExchange(Exchange[DeltaRequest]):
             self._claims.pop(name, None)
         everything = asked.everything or (bool(claims) and self.interest.wildcard)
         self._everything = (self._everything or everything) and self.interest.wildcard
-        self._answer_due = (self._answer_due or everything) and not self.interest.empty
+        self._answer_due = self._answer_due or everything
+        if self.interest.empty:
+            self._answer_due = self._amends_due = False
         if claims:
             self._claim(claims)
 
@@ -154,7 +156,7 @@ class DeltaExchange(Exchange[DeltaRequest]):
             removed += going
             for name in going:
                 del self._gone[name]
-        if not (resources or removed or self._answer_due):
+        if not (resources or removed or self.due):
             return None
         return Response(resources, tuple(removed), resources)
 
@@ -221,7 +223,7 @@ class DeltaExchange(Exchange[DeltaRequest]):
     def _accepted(self, response: Response) -> None:
         pass
 
-    def _refused(self, response: Response, *, isolated: bool) -> None:
+    def _refused(self, response: Response, *, named: bool) -> None:
         for resource in response.news:
             # It may have been asked for again meanwhile.
             waiting = self._waiting.get(resource.name)
@@ -231,7 +233,7 @@ class DeltaExchange(Exchange[DeltaRequest]):
                 del self._waiting[resource.name]
             else:
                 self.bisection.drop(resource.name)
-        if not isolated:
+        if response.news and not named:
             for name in response.removed:
                 if self.interest.covers(name) and name not in self._waiting:
                     self._gone.setdefault(name, 0)

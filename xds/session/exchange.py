@@ -81,14 +81,18 @@ class Exchange(ABC, Generic[R_contra]):
         """The newest revision of the content that was taken."""
         self.acknowledged = 0
         """The newest revision the client holds completely, apart from rejected resources that were reported."""
-        self._under_way: tuple[str, Response] | None = None
+        self._under_way: tuple[str, Response, bool] | None = None
+        """Nonce and content of the response under way, and whether it was due whatever it holds."""
         self._taken = 0
         """The tick of the last take."""
         self._causes: tuple[object, ...] = ()
         self._answer_due = False
         """A response is to be sent even if there is nothing to say."""
+        self._amends_due = False
+        """A due response was rejected: one that can be accepted must follow, be it empty. A ztunnel is not ready before
+        it has accepted a response of each type, whatever it took from those it rejected."""
         self._clean = False
-        """Whether the client has accepted any response: a ztunnel is not ready before, whatever it applied."""
+        """Whether the client has accepted any response."""
         self._fresh_turn = True
         """While culprits are sought, groups of suspects and fresh content take turns: neither starves."""
 
@@ -146,8 +150,11 @@ class Exchange(ABC, Generic[R_contra]):
         """The client took a response."""
 
     @abstractmethod
-    def _refused(self, response: Response, *, isolated: bool) -> None:
-        """The client refused a response. If `isolated`, its culprits are in quarantine; else its news are suspects."""
+    def _refused(self, response: Response, *, named: bool) -> None:
+        """The client refused a response; culprits are in quarantine by now, suspects in bisection.
+
+        If it `named` the culprits, it has applied the rest, as far as the variant lets it; else nothing.
+        """
 
     # What the machine asks and does.
 
@@ -155,6 +162,11 @@ class Exchange(ABC, Generic[R_contra]):
     def waiting(self) -> bool:
         """Whether a response is under way."""
         return self._under_way is not None
+
+    @property
+    def due(self) -> bool:
+        """Whether a response is to be sent though it may say nothing."""
+        return self._answer_due or (self._amends_due and not self.bisection.suspects)
 
     @property
     def unsent(self) -> bool:
@@ -170,7 +182,7 @@ class Exchange(ABC, Generic[R_contra]):
         return (
             self.content.pending
             or self.fresh
-            or self._answer_due
+            or self.due
             or self.bisection.waiting
             or (self.removing and self._removable(released))
             or (self.deferring and self.content.state == "settled")
@@ -184,7 +196,7 @@ class Exchange(ABC, Generic[R_contra]):
 
     def send(self, nonces: Iterator[str], tick: int, released: int) -> Send | None:
         """The next response, made of the content as it is now; None if there turns out to be nothing to say."""
-        if self.content.pending:
+        if self.content.pending or not self.answered:  # the first time for the revision, if for nothing else
             changes = self.content.take()
             self._taken, self.revision = tick, changes.revision
             self._causes = (*self._causes, *changes.causes)[-KEPT_CAUSES:]
@@ -196,8 +208,9 @@ class Exchange(ABC, Generic[R_contra]):
             self._settle()
             return None
         nonce = next(nonces)
-        self._under_way = (nonce, response)
-        self._answer_due = False
+        self._under_way = (nonce, response, not response.group and self.due)
+        if not response.group:
+            self._answer_due = self._amends_due = False
         self.answered = True
         return Send(
             type_url=self.type_url,
@@ -213,13 +226,15 @@ class Exchange(ABC, Generic[R_contra]):
         """The client's answer. One to anything but the response under way is stale and says nothing any more."""
         if self._under_way is None or self._under_way[0] != nonce:
             return []
-        response = self._under_way[1]
+        _, response, due = self._under_way
         self._under_way = None
         if error is not None:
+            self._amends_due = self._amends_due or (due and bool(response.news))
             actions = self._reject(response, nonce, error)
             self._settle()
             return actions
         self._clean = True
+        self._amends_due = False
         self.quarantine.accept(response.news)
         self.bisection.clear(response.news)
         self._accepted(response)
@@ -238,13 +253,12 @@ class Exchange(ABC, Generic[R_contra]):
     def _reject(self, response: Response, nonce: str, error: str) -> list[Action]:
         news = {resource.name: resource for resource in response.news}
         found = culprits(error, news)
-        if not found and len(news) == 1:
+        named = bool(found)
+        if not named and len(news) == 1:
             found = dict.fromkeys(news, error)
-        # The client must get to accept something, be it empty, once the culprits are out.
-        self._answer_due = bool(news) and not self._clean
         if not found:
             self.bisection.split(tuple(resource for resource in response.news if self.interest.covers(resource.name)))
-            self._refused(response, isolated=not news)
+            self._refused(response, named=False)
             return [Rejected(self.type_url, "", "", error, nonce)]
         actions: list[Action] = []
         for name, reason in found.items():
@@ -254,7 +268,7 @@ class Exchange(ABC, Generic[R_contra]):
             actions.append(Rejected(self.type_url, name, news[name].version, reason, nonce))
         self.bisection.clear(response.news)
         self.quarantine.accept(resource for name, resource in news.items() if name not in found)
-        self._refused(response, isolated=True)
+        self._refused(response, named=named)
         return actions
 
     def _settle(self) -> None:

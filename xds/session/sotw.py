@@ -57,7 +57,7 @@ class SotwExchange(Exchange[SotwRequest]):
             self._stale = True
         self._answer_due = self._answer_due or first or anew or asked.everything
         if self.interest.empty:
-            self._stale = self._answer_due = False
+            self._stale = self._answer_due = self._amends_due = False
 
     def _forget(self, new: frozenset[str]) -> None:
         """What is given up, and what is asked for by name, is not taken as held."""
@@ -133,9 +133,9 @@ class SotwExchange(Exchange[SotwRequest]):
         news = tuple(resource for resource in held_then if held.get(resource.name) != resource)
         if not self.interest.wildcard:
             self._held = tuple(resource for resource in self._held if resource.name in wanted)
-            return Response(news, (), news, held=held_then) if news or self._answer_due else None
+            return Response(news, (), news, held=held_then) if news or self.due else None
         removed = tuple(name for name in held if name not in wanted)
-        if not (news or removed or self._answer_due):
+        if not (news or removed or self.due):
             return None
         return Response(held_then, removed, news, held=held_then)
 
@@ -158,7 +158,7 @@ class SotwExchange(Exchange[SotwRequest]):
         if response.group:
             self._stale = True
 
-    def _refused(self, response: Response, *, isolated: bool) -> None:
+    def _refused(self, response: Response, *, named: bool) -> None:
         if response.news:
             # A client need not have applied any of it: what is not to blame is offered again.
             self._stale = True

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 from xds import protos
 from xds.encoded import Resource, encode, wrap
@@ -17,6 +18,7 @@ from xds.messages.workload import ADDRESS_TYPE
 from xds.session.actions import Accepted, Action, Rejected, Send
 from xds.session.content import Changes, State
 from xds.session.delta import DeltaSession
+from xds.session.machine import Session
 from xds.session.ordering import MAKE_BEFORE_BREAK, Order
 from xds.session.requests import DeltaRequest, SotwRequest
 from xds.session.sotw import SotwSession
@@ -168,7 +170,7 @@ class Client(ABC):
         """A new stream; what is held stays, what was not answered is lost."""
         stream = next(self._streams)
         nonces = (f"s{stream}-{number}" for number in count(1))
-        self.session: DeltaSession | SotwSession = self._session(nonces_of=nonces)
+        self.session: Session[Any] = self._session(nonces_of=nonces)
         self.inbox = []
         self.named: dict[str, list[str]] = {}
 
@@ -190,18 +192,22 @@ class Client(ABC):
                 self.heard.append(action)
         return sent
 
+    def send(self, request: DeltaRequest | SotwRequest) -> None:
+        """Let the session have a request, and no more."""
+        self.session.receive(request)
+
     def ack(self, answer: Answer | None = None) -> list[Answer]:
         """Accept a response, by default the one response that waits; returns what is sent upon that."""
         answer = self._answer(answer)
         self._apply(answer, set())
-        self._send(self._request(answer.type_url, nonce=answer.nonce))
+        self.send(self.request(answer.type_url, nonce=answer.nonce))
         return self.poll()
 
     def nack(self, message: str, answer: Answer | None = None, *, bad: Sequence[str] = ()) -> list[Answer]:
         """Reject a response; all of it but `bad` is applied, as a ztunnel does, if `bad` is given."""
         answer = self._answer(answer)
         self._apply(answer, set(bad) if bad else set(answer.texts), removals=bool(bad))
-        self._send(self._request(answer.type_url, nonce=answer.nonce, error=message))
+        self.send(self.request(answer.type_url, nonce=answer.nonce, error=message))
         return self.poll()
 
     def ack_all(self) -> list[Answer]:
@@ -221,7 +227,7 @@ class Client(ABC):
         return self.held.setdefault(type_url, Held())
 
     @abstractmethod
-    def _session(self, nonces_of: Iterable[str]) -> DeltaSession | SotwSession: ...
+    def _session(self, nonces_of: Iterable[str]) -> Session[Any]: ...
 
     @abstractmethod
     def _decode(self, action: Send) -> Answer: ...
@@ -230,10 +236,7 @@ class Client(ABC):
     def _apply(self, answer: Answer, bad: set[str], *, removals: bool = True) -> None: ...
 
     @abstractmethod
-    def _request(self, type_url: str, nonce: str = "", error: str | None = None) -> DeltaRequest | SotwRequest: ...
-
-    @abstractmethod
-    def _send(self, request: DeltaRequest | SotwRequest) -> None: ...
+    def request(self, type_url: str, nonce: str = "", error: str | None = None) -> DeltaRequest | SotwRequest: ...
 
     @abstractmethod
     def subscribe(self, type_url: str, *names: str) -> list[Answer]:
@@ -245,8 +248,6 @@ class Client(ABC):
 
 
 class DeltaClient(Client):
-    session: DeltaSession
-
     def _session(self, nonces_of: Iterable[str]) -> DeltaSession:
         return DeltaSession(self.world, iter(nonces_of), self.order)
 
@@ -270,30 +271,24 @@ class DeltaClient(Client):
             held.texts.pop(name, None)
             held.versions.pop(name, None)
 
-    def _request(self, type_url: str, nonce: str = "", error: str | None = None) -> DeltaRequest:
+    def request(self, type_url: str, nonce: str = "", error: str | None = None) -> DeltaRequest:
         return DeltaRequest(type_url, response_nonce=nonce, error=error)
-
-    def _send(self, request: DeltaRequest | SotwRequest) -> None:
-        assert isinstance(request, DeltaRequest)
-        self.session.receive(request)
 
     def subscribe(self, type_url: str, *names: str, nonce: str = "") -> list[Answer]:
         first = type_url not in self.named
         known = self.named.setdefault(type_url, [])
         known += [name for name in names if name not in known]
         versions = dict(self.of(type_url).versions) if first else {}
-        self._send(DeltaRequest(type_url, names, (), versions, nonce))
+        self.send(DeltaRequest(type_url, names, (), versions, nonce))
         return self.poll()
 
     def unsubscribe(self, type_url: str, *names: str, nonce: str = "") -> list[Answer]:
         self.named[type_url] = [name for name in self.named.get(type_url, []) if name not in names]
-        self._send(DeltaRequest(type_url, (), names, {}, nonce))
+        self.send(DeltaRequest(type_url, (), names, {}, nonce))
         return self.poll()
 
 
 class SotwClient(Client):
-    session: SotwSession
-
     def _session(self, nonces_of: Iterable[str]) -> SotwSession:
         self.nonces: dict[str, str] = {}
         return SotwSession(self.world, iter(nonces_of), self.order)
@@ -326,21 +321,17 @@ class SotwClient(Client):
         if not bad:
             held.version = answer.version
 
-    def _request(self, type_url: str, nonce: str = "", error: str | None = None) -> SotwRequest:
+    def request(self, type_url: str, nonce: str = "", error: str | None = None) -> SotwRequest:
         names = tuple(self.named.get(type_url, ()))
         return SotwRequest(type_url, names, self.of(type_url).version, nonce, error)
-
-    def _send(self, request: DeltaRequest | SotwRequest) -> None:
-        assert isinstance(request, SotwRequest)
-        self.session.receive(request)
 
     def subscribe(self, type_url: str, *names: str) -> list[Answer]:
         known = self.named.setdefault(type_url, [])
         known += [name for name in names if name not in known]
-        self._send(self._request(type_url, nonce=self.nonces.get(type_url, "")))
+        self.send(self.request(type_url, nonce=self.nonces.get(type_url, "")))
         return self.poll()
 
     def unsubscribe(self, type_url: str, *names: str) -> list[Answer]:
         self.named[type_url] = [name for name in self.named.get(type_url, []) if name not in names]
-        self._send(self._request(type_url, nonce=self.nonces.get(type_url, "")))
+        self.send(self.request(type_url, nonce=self.nonces.get(type_url, "")))
         return self.poll()
