@@ -70,6 +70,12 @@ class HttpListener:
         self._socket = listener
         return listener
 
+    def close(self) -> None:
+        """Gives the address back where it was bound and then never served."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
     @property
     def open(self) -> bool:
         """Whether requests are answered."""

@@ -158,7 +158,8 @@ class Aggregator:
     def _publish(self, result: Result, causes: tuple[object, ...], started: int) -> None:
         """Apply a pass to the Tables, all before anyone else runs; resources first, then what speaks of them."""
         for failure in result.failures:
-            log.error("derivation failed: %s of %s: %s", failure.collection, failure.key, failure.error)
+            extra = {"collection": failure.collection, "item": failure.key, "cause": failure.error}
+            log.error("derivation failed, its item is withheld", extra=extra)
         tables, published = self._tables, result.published
         changed = sum(len(changes) for changes in published.values())
         done = Pass(

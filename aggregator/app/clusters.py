@@ -8,24 +8,46 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Protocol
 
+from aggregator.app.setting_values import ClusterSource
 from aggregator.app.settings import Settings
 from aggregator.cache.table import Table
 from watchers.directory import watch_directory
 from watchers.facts import Fact
 from watchers.facts.cluster import Cluster
 from watchers.facts.keys import ObjectKey
+from watchers.sink import Facts
+from watchers.watching import SourceError
+
+
+class WatchSource(Protocol):
+    """What keeps the facts of a cluster equal to what its source says; `watchers.directory.watch_directory` is one."""
+
+    async def __call__(
+        self, cluster: str, path: Path, facts: Facts, *, home: bool, system_namespace: str, deadline: float
+    ) -> None:
+        """Runs until cancelled; raises SourceError if the source cannot be used at all."""
 
 
 class Clusters:
-    """Home and the remotes."""
+    """Home and the remotes. `now` is the time in seconds since the epoch, `watch` follows one source."""
 
-    def __init__(self, settings: Settings, facts: Table[ObjectKey, Fact]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        facts: Table[ObjectKey, Fact],
+        *,
+        now: Callable[[], float] = time.time,
+        watch: WatchSource = watch_directory,
+    ) -> None:
         self._settings = settings
         self._facts = facts
+        self._watch_source = watch
         # Home is waited for without limit: nobody is served before it has been read.
-        self._deadline = time.time() + settings.remote_timeout
+        self._deadline = now() + settings.remote_timeout
         self._sources = [(settings.local, True), *((source, False) for source in settings.remote)]
         facts.apply(
             [
@@ -40,17 +62,21 @@ class Clusters:
     def watch(self, tasks: asyncio.TaskGroup) -> None:
         """Start a task per cluster."""
         for source, home in self._sources:
-            tasks.create_task(
-                watch_directory(
-                    source.name,
-                    source.path,
-                    self._facts,
-                    home=home,
-                    system_namespace=self._settings.system_namespace,
-                    deadline=self._deadline,
-                ),
-                name=f"watch {source.name}",
+            tasks.create_task(self._watch(source, home=home), name=f"watch {source.name}")
+
+    async def _watch(self, source: ClusterSource, *, home: bool) -> None:
+        try:
+            await self._watch_source(
+                source.name,
+                source.path,
+                self._facts,
+                home=home,
+                system_namespace=self._settings.system_namespace,
+                deadline=self._deadline,
             )
+        except SourceError as error:
+            origin = self._settings.origin("local" if home else "remote")
+            raise SourceError(f"{origin}: cluster {source.name!r}: {error}") from None
 
     def states(self) -> Iterable[tuple[str, Cluster]]:
         """Every cluster's name and state."""

@@ -12,6 +12,7 @@ import gc
 import logging
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from aggregator import __version__
@@ -19,23 +20,24 @@ from aggregator.admin.pages import Pages, admin_app, health_app
 from aggregator.admin.server import HttpListener
 from aggregator.app import traces
 from aggregator.app.aggregate import Aggregator, Tables
-from aggregator.app.clusters import Clusters
+from aggregator.app.clusters import Clusters, WatchSource
 from aggregator.app.metrics import ClusterStates, Exposition, RecordCounts
 from aggregator.app.readiness import Readiness, readiness
 from aggregator.app.records import Records
 from aggregator.app.rejections import Rejections
 from aggregator.app.setting_values import Address as SettingsAddress
-from aggregator.app.settings import Settings
+from aggregator.app.settings import Settings, SettingsError
 from aggregator.app.subscriptions import TableAdmissions, TableViews
 from aggregator.mesh.home import Home
 from aggregator.pipeline import Pipeline
 from aggregator.views import ztunnel
+from watchers.directory import watch_directory
 from xds.server.access import Access
-from xds.server.authentication import Authenticator, Identity, TokenFile, TokenReviewer
-from xds.server.certificate_authority import CertificateAuthority
+from xds.server.authentication import Authenticator, Identity, TokenFile, TokenFileError, TokenReviewer
+from xds.server.certificate_authority import CertificateAuthority, CertificateAuthorityError
 from xds.server.certificate_files import load_authority
 from xds.server.certificate_service import CertificateService
-from xds.server.listener import Address, Listener, ListenerSettings, Ports
+from xds.server.listener import Address, Listener, ListenError, ListenerSettings, Ports
 from xds.server.streams import Streams
 
 log = logging.getLogger(__name__)
@@ -47,25 +49,37 @@ COLLECT = (50_000, 20, 1000)
 async def run(settings: Settings) -> None:
     """Run a control plane until cancelled; then drain.
 
-    Raises what cannot be cured from within, each with a text that says what to do: SourceError, ListenError,
-    TokenFileError, CertificateAuthorityError.
+    Raises what cannot be cured from within, each with a text that says what to do: SettingsError, SourceError,
+    ListenError, TokenFileError, CertificateAuthorityError.
     """
     began = time.monotonic()
     # What was imported stays: no need to look at it again at every collection.
+    _set_aside()
+    gc.set_threshold(*COLLECT)
+    # Nor at what was read, which stays for long.
+    await ControlPlane(settings).run(began, when_serving=_set_aside)
+
+
+def _set_aside() -> None:
+    """Takes all there is out of the collector's sight."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*COLLECT)
-    await ControlPlane(settings).run(began)
 
 
 class ControlPlane:
-    """The parts of one process. `run` is its life; `serving` is set while it serves."""
+    """The parts of one process. `run` is its life; `serving` is set while it serves.
 
-    def __init__(self, settings: Settings) -> None:
+    `now` is the time in seconds since the epoch, `watch` what follows the source of one cluster. Several may live in
+    one loop.
+    """
+
+    def __init__(
+        self, settings: Settings, *, now: Callable[[], float] = time.time, watch: WatchSource = watch_directory
+    ) -> None:
         self.settings = settings
         self.records = Records()
         self.tables = Tables.empty()
-        self.clusters = Clusters(settings, self.tables.facts)
+        self.clusters = Clusters(settings, self.tables.facts, now=now, watch=watch)
         self.pipeline = Pipeline(
             Home(
                 cluster=settings.local.name,
@@ -75,7 +89,7 @@ class ControlPlane:
                 ztunnel_accounts=tuple((one.namespace, one.name) for one in settings.ztunnel_accounts),
             )
         )
-        self.aggregator = Aggregator(self.pipeline, self.tables, self.records)
+        self.aggregator = Aggregator(self.pipeline, self.tables, self.records, now=now)
         # Home's ztunnels are always served, so what they are told is always at hand.
         self.tables.interest.apply([(view.key, view) for view in ztunnel.VIEWS])
 
@@ -83,12 +97,9 @@ class ControlPlane:
         access = Access(TableAdmissions(self.tables, self.aggregator.complete))
         rejections = Rejections(self.pipeline, self.tables, self.records)
         self.streams = Streams(access, lambda proxy, bell: TableViews(self.tables, proxy, bell), rejections)
+        self._plaintext = _address(settings.xds_plaintext) if settings.xds_plaintext else None
         self.listener = Listener(
-            ListenerSettings(
-                tls=_address(settings.xds),
-                names=settings.xds_names,
-                plaintext=_address(settings.xds_plaintext) if settings.xds_plaintext else None,
-            ),
+            ListenerSettings(tls=_address(settings.xds), names=settings.xds_names, plaintext=self._plaintext),
             streams=self.streams,
             authenticator=Authenticator(_reviewer(settings)),
             authority=self.authority,
@@ -126,38 +137,57 @@ class ControlPlane:
         """Every finding as a line, sorted."""
         return sorted(str(finding) for _, found in self.tables.findings.scan() for finding in found)
 
-    async def run(self, began: float) -> None:
-        """Serve until cancelled. `began` is when the process started (monotonic seconds)."""
-        # Everything a person may have got wrong comes before anything runs.
+    async def run(self, began: float, when_serving: Callable[[], None] = lambda: None) -> None:
+        """Serve until cancelled, then drain. Leaves nothing bound, however it ends.
+
+        `began` is when the process started (monotonic seconds); `when_serving` is called once it serves.
+        """
+        try:
+            await self._listen()
+            async with asyncio.TaskGroup() as tasks:
+                self._start(tasks)
+                try:
+                    await self.aggregator.settled.wait()
+                    print(self.summary(time.monotonic() - began), flush=True)  # noqa: T201 - scripts wait for this line
+                    self.serving.set()
+                    when_serving()
+                    await asyncio.Event().wait()
+                finally:
+                    # All else still runs: /ready says that no new proxy should come, and a proxy whose stream is not
+                    # ended yet is still kept up to date.
+                    self._stopping = True
+                    self.serving.clear()
+                    await self.listener.stop(self.settings.drain)
+        finally:
+            await self.listener.stop(0)
+            self.health.close()
+            self.admin.close()
+
+    async def _listen(self) -> None:
+        """Everything a person may have got wrong comes before anything runs."""
         self.health.bind()
         self.admin.bind()
-        self.ports = await self.listener.start()
-        if self.settings.root_cert_out is not None:
-            _write_root(self.settings.root_cert_out, self.authority.root_certificates)
-        self._log_listeners(self.ports)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                self.clusters.watch(tasks)
-                tasks.create_task(self.aggregator.run(), name="aggregate")
-                tasks.create_task(self.health.serve(), name="health")
-                tasks.create_task(self.admin.serve(), name="admin")
-                if traces.wanted(os.environ):
-                    # Imported only now: off, it costs nothing.
-                    from aggregator.app import telemetry
+            self.ports = await self.listener.start()
+        except ListenError as error:
+            name = "xds_plaintext" if error.address == self._plaintext else "xds"
+            problem = f"cannot listen on {error.address}: {error.problem}"
+            raise SettingsError(self.settings.origin(name), problem, error.cure) from None
+        if self.settings.root_cert_out is not None:
+            _write_root(self.settings, self.settings.root_cert_out, self.authority.root_certificates)
+        self._log_listeners(self.ports)
 
-                    exporting = telemetry.export_traces(self.records, self.settings.local.name)
-                    tasks.create_task(exporting, name="telemetry")
-                await self.aggregator.settled.wait()
-                print(self.summary(time.monotonic() - began), flush=True)  # noqa: T201 - scripts wait for this line
-                self.serving.set()
-                # What was read stays for long: take it out of the collector's sight.
-                gc.collect()
-                gc.freeze()
-                await asyncio.Event().wait()
-        finally:
-            self._stopping = True
-            self.serving.clear()
-            await self.listener.stop(self.settings.drain)
+    def _start(self, tasks: asyncio.TaskGroup) -> None:
+        self.clusters.watch(tasks)
+        tasks.create_task(self.aggregator.run(), name="aggregate")
+        tasks.create_task(self.health.serve(), name="health")
+        tasks.create_task(self.admin.serve(), name="admin")
+        if traces.wanted(os.environ):
+            # Imported only now: off, it costs nothing.
+            from aggregator.app import telemetry
+
+            exporting = telemetry.export_traces(self.records, self.settings.local.name)
+            tasks.create_task(exporting, name="telemetry")
 
     def _log_listeners(self, ports: Ports) -> None:
         settings = self.settings
@@ -187,7 +217,10 @@ class _NoTokens:
 
 def _authority(settings: Settings) -> CertificateAuthority:
     if settings.cacerts is not None:
-        return load_authority(settings.cacerts)
+        try:
+            return load_authority(settings.cacerts)
+        except CertificateAuthorityError as error:
+            raise CertificateAuthorityError(f"{settings.origin('cacerts')}: {error}") from None
     log.warning(
         "signing with a root of its own",
         extra={"cause": "--cacerts is off", "effect": "certificates are worth nothing after a restart"},
@@ -197,7 +230,10 @@ def _authority(settings: Settings) -> CertificateAuthority:
 
 def _reviewer(settings: Settings) -> TokenReviewer:
     if settings.identities is not None:
-        return TokenFile(settings.identities)
+        try:
+            return TokenFile(settings.identities)
+        except TokenFileError as error:
+            raise TokenFileError(f"{settings.origin('identities')}: {error}") from None
     log.warning("no token is accepted", extra={"cause": "--identities is off", "effect": "nobody can connect by TLS"})
     return _NoTokens()
 
@@ -206,8 +242,12 @@ def _address(given: SettingsAddress) -> Address:
     return Address(given.host, given.port)
 
 
-def _write_root(path: Path, root: str) -> None:
-    """Whole or not at all, since proxies may be reading it."""
+def _write_root(settings: Settings, path: Path, root: str) -> None:
+    """Whole or not at all, since proxies may be reading it. Raises SettingsError."""
     staged = path.with_name(f".{path.name}.new")
-    staged.write_text(root)
-    staged.replace(path)
+    try:
+        staged.write_text(root)
+        staged.replace(path)
+    except OSError as error:
+        problem = f"{path} cannot be written: {error.strerror or error}"
+        raise SettingsError(settings.origin("root_cert_out"), problem, "check path and permissions") from None

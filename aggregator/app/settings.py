@@ -232,6 +232,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     origins: dict[str, str] = {}
     """Where each setting that is not a default came from, by field name; filled by settings_sources.load."""
 
+    def origin(self, name: str) -> str:
+        """Where a person would change the setting of that field: where it came from, or else its flag."""
+        return self.origins.get(name, f"--{name.replace('_', '-')}")
+
 
 class Described(msgspec.Struct, frozen=True, gc=False):
     """One setting as it is in force. `text` is empty where it is off; `origin` says where it came from."""
