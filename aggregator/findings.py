@@ -85,6 +85,11 @@ CATALOGUE: dict[str, Entry] = {
         "Two gateways of one network claim the same address and port; the first in order is used.",
         "Give each Gateway an address of its own.",
     ),
+    "AccountHasSeveralRoles": Entry(
+        "error",
+        "Proxies of several roles or gateways run under one service account; none of them is served.",
+        "Give every gateway, and the node proxy, a service account of its own.",
+    ),
     "ResourceRejected": Entry(
         "error",
         "A proxy refused the resource made from this object; it keeps the version it had, and this one is not sent again.",

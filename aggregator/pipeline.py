@@ -54,7 +54,7 @@ class Pipeline:
         workload = workloads.declare(graph, network.of_cluster, declared, pods, slices)
         merged = global_services.declare(graph, home, mesh, network.of_cluster, declared, workload)
         split = split_horizon.declare(graph, home, network, merged, workload)
-        accounts = admissions.declare(graph, home, pods, node_proxies)
+        accounts = admissions.declare(graph, home, network.of_cluster, pods, node_proxies)
         graph.derive("unusable manifests", faults, _unusable_manifest)
 
         # Views: what proxies are told, and whether that is all.

@@ -1,7 +1,8 @@
-"""Admissions: which service accounts of the home cluster proxies may connect as, and where their pods run.
+"""Admissions: which service accounts of home proxies may connect as, in which role, and where their pods run.
 
-Role, network and node of a proxy come from here, from Pods, and never from what the proxy says of itself. The
-accounts of node proxies (ztunnel) are named by the settings and admitted even before a pod of theirs is seen.
+Role, gateway, network and node of a proxy come from here, from Pods, and never from what the proxy says of itself. The
+accounts of node proxies (ztunnel) are named by the settings and admitted even before a pod of theirs is seen; an
+account is a gateway's if a pod that a gateway controller manages runs as it.
 """
 
 from __future__ import annotations
@@ -10,43 +11,80 @@ from typing import TypeAlias, cast
 
 import msgspec
 
+from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Source, Sums
 from aggregator.mesh.home import Home
+from aggregator.mesh.networks import NETWORK_LABEL, network_of
 from watchers.facts.core import Pod
-from watchers.facts.keys import ObjectKey
+from watchers.facts.keys import ObjectKey, label
 
 AccountKey: TypeAlias = tuple[str, str, str]
 """("account", namespace, service account): key in the admissions Table."""
 
-NODE_PROXY = "ztunnel"
-_TRUSTED = "\0trusted"  # no node can be called that
+NODE_PROXY, EAST_WEST, INGRESS = "ztunnel", "east-west", "ingress"
+
+MANAGED_LABEL = "gateway.istio.io/managed"
+GATEWAY_LABEL = "gateway.networking.k8s.io/gateway-name"
+_ROLES = {
+    "istio.io-eastwest-controller": EAST_WEST,
+    "isthmus.dev-east-west-gateway": EAST_WEST,
+    "istio.io-gateway-controller": INGRESS,
+    "isthmus.dev-ingress-gateway": INGRESS,
+}
+
+_NODE, _ROLE, _NETWORK = "node", "role", "network"
 
 
 class Account(msgspec.Struct, frozen=True, gc=False):
     """A service account that runs at home.
 
-    `role` is the one its proxies have ("" for plain workloads), `nodes` are those its pods run on, sorted.
+    `role` is the one its proxies have ("" for plain workloads), `gateway` the name of the Gateway in the account's
+    namespace that they are the pods of ("" if of none), `network` the one they are in, `nodes` those its pods run on,
+    sorted.
     """
 
     role: str
     nodes: tuple[str, ...]
+    gateway: str = ""
+    network: str = ""
 
 
 def declare(
-    graph: Graph, home: Home, pods: Source[ObjectKey, Pod], trusted: Source[AccountKey, bool]
+    graph: Graph,
+    home: Home,
+    networks: Collection[ObjectKey, str],
+    pods: Source[ObjectKey, Pod],
+    trusted: Source[AccountKey, bool],
 ) -> Collection[AccountKey, Account]:
     """Declare the accounts of home. `trusted` holds the accounts of node proxies."""
 
-    def runs_on(key: ObjectKey | AccountKey, value: Pod | bool) -> tuple[tuple[AccountKey, str, int], ...]:
+    def runs_as(key: ObjectKey | AccountKey, value: Pod | bool) -> list[tuple[AccountKey, tuple[str, ...], int]]:
         if isinstance(value, bool):
-            return ((("account", key[1], key[2]), _TRUSTED, 1),)
+            return [(("account", key[1], key[2]), (_ROLE, NODE_PROXY, ""), 1)]
         if key[0] != home.cluster or value.phase in ("Succeeded", "Failed"):
-            return ()
-        return ((("account", key[2], value.service_account or "default"), value.node, 1),)
+            return []
+        account = ("account", key[2], value.service_account or "default")
+        tags: list[tuple[AccountKey, tuple[str, ...], int]] = [(account, (_NODE, value.node), 1)]
+        role = _ROLES.get(label(value.labels, MANAGED_LABEL))
+        if role is not None:
+            tags.append((account, (_ROLE, role, label(value.labels, GATEWAY_LABEL)), 1))
+            tags.append((account, (_NETWORK, label(value.labels, NETWORK_LABEL)), 1))
+        return tags
 
-    def account(_at: At, _key: AccountKey, tags: Sums) -> Account:
-        nodes = tuple(sorted(str(tag) for tag in tags if tag not in (_TRUSTED, "")))
-        return Account(NODE_PROXY if _TRUSTED in tags else "", nodes)
+    def account(at: At, key: AccountKey, sums: Sums) -> Account:
+        tags = sorted(cast("tuple[str, ...]", tag) for tag in sums)
+        nodes = tuple(tag[1] for tag in tags if tag[0] == _NODE and tag[1])
+        roles = [tag[1:] for tag in tags if tag[0] == _ROLE]
+        if not roles:
+            return Account("", nodes)
+        if len(roles) > 1:
+            # Which of them a proxy is could only be told by itself.
+            subject = (home.cluster, "ServiceAccount", key[1], key[2])
+            what = ", ".join(f"{role} {gateway}".strip() for role, gateway in roles)
+            at.note(subject, Finding(subject, "AccountHasSeveralRoles", "metadata.name", f"it runs {what}"))
+            return Account("", nodes)
+        own = next((tag[1] for tag in tags if tag[0] == _NETWORK and tag[1]), "")
+        return Account(roles[0][0], nodes, roles[0][1], own or network_of(at, networks, home.cluster))
 
     either = cast("tuple[Collection[ObjectKey | AccountKey, Pod | bool], ...]", (pods, trusted))
-    return graph.derive("accounts", graph.fold("nodes of accounts", either, runs_on), account)
+    return graph.derive("accounts", graph.fold("pods of accounts", either, runs_as), account)

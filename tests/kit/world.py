@@ -86,10 +86,11 @@ class World:
         """Take a cluster away with everything in it."""
         self.facts.replace((cluster,), ())
 
-    def step(self, steps: int | None = None) -> Pass:
-        """One pass over what changed; returns what it published."""
+    def step(self, more: Mapping[Any, Any] | None = None, steps: int | None = None) -> Pass:
+        """One pass over what changed, and `more` input by source; returns what it published."""
         inputs: dict[Any, Any] = dict(self.pipeline.facts(self._cursor.take().changes))
         inputs.update(self._views)
+        inputs.update(more or {})
         self._views = {}
         self.graph.begin(inputs, self.now)
         result: Pass | None = None

@@ -84,7 +84,7 @@ def test_any_events_in_any_slices_give_the_bytes_of_a_build_from_scratch(events:
             world.delete(cluster, manifest)
         else:
             world.apply(cluster, manifest)
-        world.step(steps)
+        world.step(steps=steps)
     rebuilt = World()
     rebuilt.facts.apply(sorted(world.facts.scan(), key=lambda item: item[0], reverse=True))
     rebuilt.step()
