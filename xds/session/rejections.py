@@ -145,7 +145,7 @@ def culprits(message: str, resources: Mapping[str, Resource]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     last = ""
-    for part in message.replace("\n", "; ").split("; "):
+    for part in message.split("; "):
         name, separator, reason = part.partition(": ")
         if separator and name in resources:
             found[name], last = reason, name

@@ -1,0 +1,284 @@
+"""What is particular to the incremental machine: chunks, suspects beside fresh content, and what is remembered."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.xds.session.model import DeltaClient, View, World, version
+from xds.messages.authorization import AUTHORIZATION_TYPE
+from xds.messages.workload import ADDRESS_TYPE
+from xds.session import delta
+from xds.session.delta import DeltaExchange
+from xds.session.requests import DeltaRequest, ProtocolViolation
+from xds.session.subscription import MAX_NAMES
+
+TYPE = "type.googleapis.com/istio.workload.Workload"
+
+
+def client_of(view: View) -> DeltaClient:
+    return DeltaClient(World({TYPE: view}))
+
+
+def many(count: int, text: str = "text") -> dict[str, str]:
+    return {f"r{number:05}": text for number in range(count)}
+
+
+# Chunks.
+
+
+def test_a_client_that_holds_nothing_is_answered_in_one_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "CHUNK", 500)
+    client = client_of(View(many(100)))
+    (response,) = client.subscribe(TYPE)
+    assert len(response.texts) == 100
+
+
+def test_a_client_that_names_its_versions_is_told_the_difference_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "CHUNK", 500)
+    view = View(many(20))
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.ack()
+    view.change({**many(20, "new"), "r00000": None})
+    client.connect()
+    client.subscribe(TYPE)
+    client.ack_all()
+    assert len(client.all) == 1 + 5
+    assert client.of(TYPE).texts == view.texts
+    assert [response.removed for response in client.all[:-1]] == [[]] * (len(client.all) - 1)
+    assert client.all[-1].removed == ["r00000"]
+
+
+def test_chunks_end_with_the_first_complete_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "CHUNK", 500)
+    view = View({"r00000": "old"})
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.ack()
+    client.connect()
+    client.subscribe(TYPE)
+    client.ack()
+    view.change(many(20))
+    (response,) = client.poll()
+    assert len(response.texts) == 20
+
+
+def test_an_answer_above_the_limit_is_split_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "WHOLE", 2000)
+    view = View({"big": "x" * 5000, **many(30)})
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.ack_all()
+    assert client.of(TYPE).texts == view.texts
+    sizes = [len(response.action.payload) for response in client.all if "big" not in response.texts]
+    assert len(sizes) > 1
+    assert max(sizes) < 2200
+
+
+def test_newer_content_replaces_what_waits_in_a_later_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "WHOLE", 1000)
+    view = View(many(20))
+    client = client_of(view)
+    client.subscribe(TYPE)
+    view.change(r00019="newest", r00018=None)
+    client.ack_all()
+    assert client.of(TYPE).texts == view.texts
+    sent = [response.texts["r00019"] for response in client.all if "r00019" in response.texts]
+    assert sent == ["newest"]
+
+
+def test_the_revision_is_acknowledged_with_the_last_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "WHOLE", 1000)
+    client = client_of(View(many(10)))
+    client.subscribe(TYPE)
+    while client.inbox:
+        assert client.session.acknowledged[TYPE] == 0
+        client.ack()
+    assert client.session.acknowledged[TYPE] == 1
+
+
+def test_references_wait_for_the_last_chunk_of_their_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "WHOLE", 1000)
+    client = DeltaClient(World({AUTHORIZATION_TYPE: View(many(10)), ADDRESS_TYPE: View({"a": "r00009"})}))
+    client.subscribe(ADDRESS_TYPE)
+    client.subscribe(AUTHORIZATION_TYPE)
+    client.ack_all()
+    types = [response.type_url for response in client.all]
+    assert types.index(ADDRESS_TYPE) == types.count(AUTHORIZATION_TYPE) > 1
+
+
+# Rejections.
+
+
+def test_fresh_content_goes_out_while_a_culprit_is_sought() -> None:
+    view = View({"a": "1", "b": "bad", "c": "1", "d": "1"})
+    client = client_of(view)
+    client.subscribe(TYPE)
+    (group,) = client.nack("something is bad")
+    view.change(fresh="1")
+    (fresh,) = client.nack("something is bad", group)
+    assert fresh.texts == {"fresh": "1"}
+    (group,) = client.ack()
+    assert set(group.texts) == {"c", "d"}
+
+
+def test_a_suspect_that_changes_meanwhile_is_sent_once_in_its_new_version() -> None:
+    view = View({"a": "1", "b": "bad", "c": "1", "d": "1"})
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.nack("something is bad")
+    view.change(d="2")
+    while client.inbox:
+        (response,) = client.inbox
+        if "bad" in response.texts.values():
+            client.nack("something is bad")
+        else:
+            client.ack()
+    assert client.of(TYPE).texts == {"a": "1", "c": "1", "d": "2"}
+    assert [response.texts["d"] for response in client.all if "d" in response.texts] == ["1", "2"]
+
+
+def test_a_culprit_that_is_put_right_while_it_is_sought_is_never_reported() -> None:
+    view = View({"a": "bad", "b": "1"})
+    client = client_of(view)
+    client.subscribe(TYPE)
+    view.change(a="good")
+    client.nack("something is bad")
+    client.ack_all()
+    assert client.of(TYPE).texts == {"a": "good", "b": "1"}
+    assert client.session.rejected == {}
+
+
+def test_a_suspect_that_is_given_up_is_not_sent_any_more() -> None:
+    client = client_of(View({"a": "bad", "b": "1", "c": "1"}))
+    client.subscribe(TYPE, "a", "b", "c")
+    client.unsubscribe(TYPE, "a")
+    client.nack("something is bad")
+    client.ack_all()
+    assert client.of(TYPE).texts == {"b": "1", "c": "1"}
+    assert all("a" not in response.texts for response in client.all[1:])
+
+
+def test_a_rejected_version_stays_rejected_when_content_returns_to_it() -> None:
+    view = View({"a": "1"})
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.ack()
+    view.change(a="bad")
+    client.poll()
+    client.nack("a: no", bad=["a"])
+    view.change(a="2")
+    client.poll()
+    client.ack()
+    view.change(a="bad")
+    assert client.poll() == []
+    assert client.session.rejected[TYPE, "a"].version == version("a", "bad")
+    assert client.of(TYPE).texts == {"a": "2"}
+
+
+def test_removals_of_a_response_rejected_without_a_name_are_sent_again() -> None:
+    view = View({"a": "1", "b": "1"})
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.ack()
+    view.change(a=None, b="bad")
+    client.poll()
+    (removal,) = client.nack("something is bad")
+    assert removal.removed == ["a"]
+    client.ack()
+    assert client.of(TYPE).texts == {"b": "1"}
+
+
+# What is remembered.
+
+
+def names_remembered(exchange: DeltaExchange) -> int:
+    kept = (exchange._asked, exchange._claims, exchange._waiting, exchange._absent, exchange._gone)
+    return sum(len(names) for names in kept) + len(exchange.interest.names) + len(exchange.bisection.suspects)
+
+
+@pytest.mark.parametrize("reconnect", [False, True])
+def test_a_wildcard_that_is_up_to_date_keeps_no_name(reconnect: bool) -> None:
+    view = View(many(500))
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.ack()
+    if reconnect:
+        client.connect()
+        client.subscribe(TYPE)
+        client.ack()
+    view.change({"r00001": None, "r00002": "new"})
+    client.poll()
+    client.ack()
+    exchange = client.session._exchanges[TYPE]
+    assert isinstance(exchange, DeltaExchange)
+    assert names_remembered(exchange) == 0
+    assert not exchange.waiting
+
+
+def test_claims_are_let_go_once_the_content_is_settled() -> None:
+    view = View(many(50), state="partial")
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.ack()
+    client.connect()
+    client.subscribe(TYPE)
+    client.ack()
+    exchange = client.session._exchanges[TYPE]
+    assert isinstance(exchange, DeltaExchange)
+    assert names_remembered(exchange) == 50
+    view.state = "settled"
+    assert client.poll() == []
+    assert names_remembered(exchange) == 0
+
+
+def test_a_claim_of_a_name_that_has_no_resource_yet_is_compared_when_it_has() -> None:
+    view = View()
+    view.latent = {"same", "other"}
+    client = client_of(view)
+    client.send(DeltaRequest(TYPE, ("*",), ("*",), {"same": version("same", "1"), "other": version("other", "0")}))
+    assert client.poll() == []
+    view.change(same="1", other="1")
+    (response,) = client.poll()
+    assert (response.texts, response.removed) == ({"other": "1"}, [])
+
+
+def test_a_claim_without_version_is_a_question() -> None:
+    client = client_of(View({"a": "1"}, state="partial"))
+    client.send(DeltaRequest(TYPE, ("*",), ("*",), {"a": "", "nobody": ""}))
+    (response,) = client.poll()
+    assert (response.texts, response.removed) == ({"a": "1"}, ["nobody"])
+
+
+def test_names_asked_for_before_the_content_is_known_are_answered_when_it_is() -> None:
+    view = View({"a": "1"}, state="unknown")
+    client = client_of(view)
+    assert client.subscribe(TYPE, "a", "nobody") == []
+    assert client.subscribe(TYPE, "b") == []
+    view.state = "partial"
+    (response,) = client.poll()
+    assert (response.texts, sorted(response.removed)) == ({"a": "1"}, ["b", "nobody"])
+
+
+def test_held_versions_given_later_on_a_stream_are_compared_again() -> None:
+    view = View({"a": "1", "b": "2"})
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.ack()
+    client.send(DeltaRequest(TYPE, initial_resource_versions={"a": version("a", "1"), "c": "x"}))
+    (response,) = client.poll()
+    assert (response.texts, response.removed) == ({"b": "2"}, ["c"])
+
+
+def test_a_type_the_proxy_is_not_served_leaves_what_it_claims_to_hold() -> None:
+    client = DeltaClient(World({}))
+    client.send(DeltaRequest(TYPE, initial_resource_versions={"a": "x"}))
+    (response,) = client.poll()
+    assert (response.texts, response.removed) == ({}, [])
+
+
+def test_more_held_names_than_the_limit_are_a_violation() -> None:
+    client = client_of(View())
+    versions = {str(number): "x" for number in range(MAX_NAMES + 1)}
+    with pytest.raises(ProtocolViolation, match=f"{MAX_NAMES} are the limit"):
+        client.send(DeltaRequest(TYPE, initial_resource_versions=versions))
