@@ -92,8 +92,8 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "ResourceRejected": Entry(
         "error",
-        "A proxy refused the resource made from this object; it keeps the version it had, and this one is not sent again.",
-        "Look at the proxy's words; a change of the object is sent again. If nothing is wrong with it, report a defect.",
+        "A proxy refused the resource made from this object; it keeps the version it had and is not sent this one again.",
+        "Look at the proxy's words; once the object changes it is sent again. If it is right, report a defect.",
     ),
     "DerivationFailed": Entry(
         "error",

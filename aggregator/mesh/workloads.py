@@ -79,6 +79,12 @@ class Profile(msgspec.Struct, frozen=True, gc=False):
     canonical_revision: str
 
 
+NO_PROFILE = Profile(
+    (), (), named=False, network="", native_tunnel=False, workload_name="", canonical_name="", canonical_revision=""
+)
+"""What no labels say."""
+
+
 class Attachment(msgspec.Struct, frozen=True, gc=False):
     """An EndpointSlice of a service without selector that names a pod: the pod serves that service."""
 
@@ -104,7 +110,9 @@ def declare(
     slices: Source[ObjectKey, EndpointSlice],
 ) -> Workloads:
     """Declare workloads and their sums per network and service."""
-    label_sets = graph.fold("label sets of pods", pods, lambda key, pod: (((key[0], key[2], pod.labels), TOTAL, 1),))
+    label_sets = graph.fold(
+        "label sets of pods", pods, lambda key, pod: (((key[0], key[2], pod.labels), TOTAL, 1),) if pod.labels else ()
+    )
 
     def profile(at: At, key: LabelSet, _count: Sums) -> Profile:
         cluster, namespace, labels = key
@@ -205,8 +213,7 @@ def declare(
                 field = f"status.podIPs[{number}]"
                 at.note(key, Finding(key, "PodAddressInvalid", field, f"{address!r} is not an IP address"))
                 return Withheld("AddressInvalid", address)
-        said = at.get(profiles, (cluster, namespace, pod.labels))
-        assert said is not None, "every pod's labels have a profile"
+        said = at.get(profiles, (cluster, namespace, pod.labels)) or NO_PROFILE
         served = said.served if not said.named else _resolve(said, pod)
         named_by_slices = at.group(attached, (cluster, namespace))
         if named_by_slices:
