@@ -186,17 +186,24 @@ class _Connection:
         if service is None and workload.waypoint is not None and not self._comes_from(workload.waypoint):
             for probability, hop in self._at_gateway(workload.waypoint, Reason.UNKNOWN_WAYPOINT):
                 yield probability, hop if isinstance(hop, Refusal) else self._hop_to_waypoint(hop, upstream.service)
-        elif upstream.ip is None or upstream.socket is None:
+        elif upstream.ip is None:
             yield Fraction(1), _no_valid_destination(workload)
-        elif workload.protocol is Protocol.TCP:
-            service_key = str(upstream.service.key) if upstream.service is not None else ""
-            yield (
-                Fraction(1),
-                Route(Tunnel.NONE, upstream.socket, workload=workload.uid, endpoint=workload.uid, service=service_key),
-            )
         else:
-            address = socket_address(upstream.ip, INBOUND_PORT)
-            yield Fraction(1), self._hbone(upstream, address, upstream.socket, upstream.service, waypoint=False)
+            yield Fraction(1), self._direct(upstream, upstream.ip)
+
+    def _direct(self, upstream: _Upstream, ip: IPAddress | str) -> Route:
+        """To the workload itself: plain, or by its proxy with the application's address as authority."""
+        application = socket_address(ip, upstream.port)
+        if upstream.workload.protocol is Protocol.HBONE:
+            proxy = socket_address(ip, INBOUND_PORT)
+            return self._hbone(upstream, proxy, application, upstream.service, waypoint=False)
+        return Route(
+            Tunnel.NONE,
+            application,
+            workload=upstream.workload.uid,
+            endpoint=upstream.workload.uid,
+            service=str(upstream.service.key) if upstream.service is not None else "",
+        )
 
     def _hop_to_waypoint(self, upstream: _Upstream, service: Service | None) -> Route | Refusal:
         """The tunnel to a waypoint of the same network asks for the original address, not for an endpoint."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.kit.ztunnel import Accepted, Answer, Route, Ztunnel
 from tests.kit.ztunnel.messages import (
     Resource,
@@ -83,8 +85,9 @@ class TestTarget:
 
         assert accepted(ztunnel(namesake), f"{HOST}:80").address == "10.201.2.10:8080"
 
-    def test_port_of_the_proxy_itself_is_answered_503(self) -> None:
-        assert refused(ztunnel(), "10.201.2.10:15006").status == 503
+    @pytest.mark.parametrize("port", [15001, 15006, 15008, 15080])
+    def test_port_of_the_proxy_itself_is_answered_503(self, port: int) -> None:
+        assert refused(ztunnel(), f"10.201.2.10:{port}").status == 503
 
     def test_unknown_workload_is_answered_503(self) -> None:
         outcome = ztunnel().accept("unknown", authority=f"{HOST}:80", identity=CLIENT, source_ip=GATEWAY_IP)
@@ -142,12 +145,13 @@ class TestPolicies:
 
         assert isinstance(ztunnel().accept_plaintext(ECHO, **plain), Accepted)
         answer = ztunnel(strict).accept_plaintext(ECHO, **plain)
-        assert isinstance(answer, Answer) and answer.message.endswith("explicitly denied by: demo/strict")
+        assert isinstance(answer, Answer) and answer.status == 0
+        assert answer.message.endswith("explicitly denied by: demo/strict")
 
     def test_plaintext_to_the_proxys_own_port_is_refused(self) -> None:
         outcome = ztunnel().accept_plaintext(ECHO, source_ip="10.201.2.50", destination="10.201.2.10:15008")
 
-        assert isinstance(outcome, Answer) and outcome.message == "attempted recursive call to ourselves"
+        assert outcome == Answer(0, "attempted recursive call to ourselves")
 
     def test_plaintext_to_an_unknown_workload_is_refused(self) -> None:
         outcome = ztunnel().accept_plaintext("unknown", source_ip="10.201.2.50", destination="10.201.2.10:8080")

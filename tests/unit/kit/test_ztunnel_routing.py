@@ -50,6 +50,7 @@ def ztunnel(*resources: Resource, network: str = "n") -> Ztunnel:
 
 def route(made: Ztunnel, destination: str, source: str = CLIENT) -> Route:
     outcome = made.connect(source, destination)
+    assert sum(share.probability for share in made.routes(source, destination)) == 1
     assert isinstance(outcome, Route), outcome
     return outcome
 
@@ -57,6 +58,8 @@ def route(made: Ztunnel, destination: str, source: str = CLIENT) -> Route:
 def refusal(made: Ztunnel, destination: str, source: str = CLIENT) -> Refusal:
     outcome = made.connect(source, destination)
     assert isinstance(outcome, Refusal), outcome
+    if outcome.reason is not Reason.UNKNOWN_SOURCE:
+        assert sum(share.probability for share in made.routes(source, destination)) == 1
     return outcome
 
 
@@ -169,6 +172,12 @@ class TestAddressFamilies:
 
         assert refusal(made, "10.9.0.1:80").reason is Reason.NO_VALID_DESTINATION
 
+    def test_a_gateway_does_not_help_a_workload_of_the_own_network(self) -> None:
+        gateway = {"address": {"network": "n", "address": "10.0.0.9"}, "hbone_mtls_port": 15008}
+        made = ztunnel(pod("echo-1", "10.0.0.2", network_gateway=gateway), echo(ip_families="IPV6_ONLY"))
+
+        assert refusal(made, "10.9.0.1:80").reason is Reason.NO_VALID_DESTINATION
+
 
 class TestNames:
     def test_name_of_a_service_stands_for_its_address_in_the_clients_network(self) -> None:
@@ -193,7 +202,7 @@ class TestNames:
         assert refusal(made, "echo.example:80").reason is Reason.UNKNOWN_HOSTNAME
 
     def test_unknown_name_has_no_address(self) -> None:
-        assert refusal(ztunnel(), "nowhere.example:80").message == "no addresses for hostname: nowhere.example"
+        assert shares(ztunnel(), "nowhere.example:80") == {"no addresses for hostname: nowhere.example": Fraction(1)}
 
     @pytest.mark.parametrize("text", ["", "10.0.0.1", ":80", "host:http", "fd00::1:x"])
     def test_what_is_no_socket_address_raises(self, text: str) -> None:
@@ -423,7 +432,7 @@ class TestAcrossNetworks:
         assert outer["forwarded"].endswith(f";host={asked.forwarded_host}")
         assert asked.identities == ("spiffe://cluster.local/ns/istio-system/sa/eastwest",)
         assert asked.inner_identities == (SAN,)
-        assert (asked.workload, asked.endpoint) == (GATEWAY, SPLIT)
+        assert (asked.workload, asked.endpoint, asked.waypoint) == (GATEWAY, SPLIT, False)
 
     def test_gateway_may_be_given_by_the_hostname_of_a_service(self) -> None:
         hostname = {"hostname": {"namespace": "istio-system", "hostname": "ew.example"}, "hbone_mtls_port": 15008}

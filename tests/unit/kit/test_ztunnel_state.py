@@ -307,6 +307,20 @@ class TestVirtualAddresses:
 
         assert made.oddities == []
 
+    def test_address_shared_by_two_namespaces_is_no_oddity(self) -> None:
+        made = machine(
+            response(
+                service("x.test", "a", addresses=vips("10.9.0.1")), service("y.test", "b", addresses=vips("10.9.0.1"))
+            )
+        )
+
+        assert made.oddities == []
+
+    def test_service_sent_again_is_no_oddity(self) -> None:
+        again = response(service(HOST, addresses=vips("10.9.0.1")))
+
+        assert machine(again, again).oddities == []
+
     def test_service_that_changes_its_address_leaves_the_old_one(self) -> None:
         made = machine(response(service(HOST, addresses=vips("10.9.0.1"))))
 

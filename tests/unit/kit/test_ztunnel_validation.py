@@ -248,6 +248,17 @@ def test_further_oddities_are_noted(resource: Resource, trait: Trait) -> None:
     assert trait in [oddity.trait for oddity in machine.oddities]
 
 
+def test_every_app_protocol_of_the_proto_is_known() -> None:
+    numbers = protos.istio.workload.AppProtocol.values()
+    machine = ZtunnelMachine()
+
+    machine.receive(response(named_service(ports=[{"service_port": n, "app_protocol": n} for n in numbers])))
+    machine.receive(response(named_service(ports=[{"app_protocol": max(numbers) + 1}])))
+
+    notes = [oddity.detail for oddity in machine.oddities if oddity.trait is Trait.UNKNOWN_ENUM]
+    assert notes == [f"ports: app_protocol {max(numbers) + 1}"]
+
+
 def test_type_inside_a_resource_is_not_looked_at_but_noted() -> None:
     message = protos.envoy.service.discovery.v3.DeltaDiscoveryResponse.FromString(response(pod()))
     message.resources[0].resource.type_url = "type.googleapis.com/istio.workload.Workload"
