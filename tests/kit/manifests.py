@@ -9,6 +9,7 @@ then renamed into place.
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -287,6 +288,65 @@ def mesh_config_map(
         content["serviceScopeConfigs"] = [dict(scope) for scope in scopes]
     document = _object("v1", "ConfigMap", system_namespace, "istio", {}, {})
     return {**document, "data": {"mesh": yaml.safe_dump(content, sort_keys=False)}}
+
+
+def ingress(
+    name: str,
+    host: str = "",
+    service: str = "",
+    *,
+    port: int | str = 80,
+    path: str = "/",
+    path_type: str = "Prefix",
+    secret: str = "",
+    class_name: str | None = "isthmus",
+    created: str = CREATED,
+    rules: Sequence[Manifest] | None = None,
+    spec: Fields | None = None,
+) -> Manifest:
+    """An Ingress of one host and path, or of ``rules`` (see ``ingress_rule``); with ``secret`` its host has TLS."""
+    place, own_name = _split(name)
+    own_spec: Manifest = {
+        "rules": list(rules) if rules is not None else [ingress_rule(host, (path, service, port), path_type=path_type)]
+    }
+    if class_name is not None:
+        own_spec["ingressClassName"] = class_name
+    if secret:
+        own_spec["tls"] = [{"hosts": [host], "secretName": secret}]
+    document = _object("networking.k8s.io/v1", "Ingress", place, own_name, {}, {"creationTimestamp": created})
+    return {**document, "spec": {**own_spec, **(spec or {})}}
+
+
+def ingress_rule(host: str, *paths: tuple[str, str, int | str], path_type: str = "Prefix") -> Manifest:
+    """A rule of an Ingress; ``paths`` are (path, service, port number or name)."""
+    entries = [
+        {
+            "path": path,
+            "pathType": path_type,
+            "backend": {"service": {"name": service, "port": {"number" if isinstance(port, int) else "name": port}}},
+        }
+        for path, service, port in paths
+    ]
+    return {**({"host": host} if host else {}), "http": {"paths": entries}}
+
+
+def ingress_class(
+    name: str, controller: str = "isthmus.dev/ingress-controller", *, is_default: bool = False, created: str = CREATED
+) -> Manifest:
+    """An IngressClass."""
+    metadata: Manifest = {"creationTimestamp": created}
+    if is_default:
+        metadata["annotations"] = {"ingressclass.kubernetes.io/is-default-class": "true"}
+    document = _object("networking.k8s.io/v1", "IngressClass", "", name, {}, metadata)
+    return {**document, "spec": {"controller": controller}}
+
+
+def tls_secret(name: str, certificate: bytes, key: bytes) -> Manifest:
+    """A Secret of type kubernetes.io/tls."""
+    place, own_name = _split(name)
+    document = _object("v1", "Secret", place, own_name, {}, {})
+    data = {"tls.crt": b64encode(certificate).decode(), "tls.key": b64encode(key).decode()}
+    return {**document, "type": "kubernetes.io/tls", "data": data}
 
 
 def object_list(*objects: Manifest) -> Manifest:

@@ -12,8 +12,24 @@ from watchers.facts.discovery import EndpointSlice
 from watchers.facts.gateway_api import Gateway, GatewayClass
 from watchers.facts.keys import Labels, ObjectKey, label
 from watchers.facts.mesh_config import MeshConfig
+from watchers.facts.networking import Ingress, IngressClass
+from watchers.facts.secrets import TLSSecret
 
-Fact = Cluster | EndpointSlice | Gateway | GatewayClass | MeshConfig | Namespace | Node | Pod | Service | SourceFault
+Fact = (
+    Cluster
+    | EndpointSlice
+    | Gateway
+    | GatewayClass
+    | Ingress
+    | IngressClass
+    | MeshConfig
+    | Namespace
+    | Node
+    | Pod
+    | Service
+    | SourceFault
+    | TLSSecret
+)
 """Any fact. The tag of the record (field ``kind`` when encoded by msgspec) is the kind in its key."""
 
 __all__ = [
@@ -22,6 +38,8 @@ __all__ = [
     "Fact",
     "Gateway",
     "GatewayClass",
+    "Ingress",
+    "IngressClass",
     "Labels",
     "MeshConfig",
     "Namespace",
@@ -30,5 +48,6 @@ __all__ = [
     "Pod",
     "Service",
     "SourceFault",
+    "TLSSecret",
     "label",
 ]

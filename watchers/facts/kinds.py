@@ -13,9 +13,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from watchers.facts import Fact, ObjectKey, core, discovery, gateway_api, mesh_config
+from watchers.facts import Fact, ObjectKey, core, discovery, gateway_api, mesh_config, networking, secrets
 from watchers.facts.invalid import InvalidObject, refusal
-from watchers.facts.metadata import Name
 
 Item = TypeVar("Item")
 Keyed = tuple[ObjectKey, Fact]
@@ -52,8 +51,8 @@ class Page(msgspec.Struct, frozen=True):
 class Kind:
     """A kind of objects that become facts.
 
-    ``fact`` is the kind in the key of the fact (another than the object's for ConfigMaps), ``selects`` which objects of
-    the kind are facts at all, given their metadata and the system namespace.
+    ``fact`` is the kind in the key of the fact (another than the object's for ConfigMaps and Secrets), ``selects``
+    which objects of the kind are facts at all, given the wire struct and the system namespace.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class Kind:
         read: Callable[[Any, str], Keyed],
         fact: str = "",
         namespaced: bool = True,
-        selects: Callable[[Name, str], bool] | None = None,
+        selects: Callable[[Any, str], bool] | None = None,
     ) -> None:
         self.name = name
         self.api_versions = api_versions
@@ -129,7 +128,7 @@ class Kind:
         return Page(facts, invalid, metadata.resource_version or "", metadata.continue_token or "")
 
     def _fact(self, wire: Any, cluster: str, system_namespace: str) -> Keyed | None:
-        if self._selects is not None and not self._selects(wire.metadata, system_namespace):
+        if self._selects is not None and not self._selects(wire, system_namespace):
             return None
         return self._read(wire, cluster)
 
@@ -161,7 +160,15 @@ KINDS = (
         wire=mesh_config.ConfigMapObject,
         read=mesh_config.read_mesh_config,
         fact="MeshConfig",
-        selects=mesh_config.is_mesh_config,
+        selects=lambda wire, system_namespace: mesh_config.is_mesh_config(wire.metadata, system_namespace),
+    ),
+    Kind(
+        "Secret",
+        "v1",
+        wire=secrets.SecretObject,
+        read=secrets.read_tls_secret,
+        fact="TLSSecret",
+        selects=lambda wire, _: secrets.is_tls_secret(wire),
     ),
     Kind(
         "EndpointSlice",
@@ -182,6 +189,14 @@ KINDS = (
         "gateway.networking.k8s.io/v1beta1",
         wire=gateway_api.GatewayClassObject,
         read=gateway_api.read_gateway_class,
+        namespaced=False,
+    ),
+    Kind("Ingress", "networking.k8s.io/v1", wire=networking.IngressObject, read=networking.read_ingress),
+    Kind(
+        "IngressClass",
+        "networking.k8s.io/v1",
+        wire=networking.IngressClassObject,
+        read=networking.read_ingress_class,
         namespaced=False,
     ),
 )
