@@ -59,9 +59,6 @@ def expand_step(engine: Engine, collection: Collection[Any, Any]) -> Iterator[No
                 owner = producers.get(key, MISSING)
                 if owner is not MISSING and owner != item:
                     disputed[key] = None
-                    if repr(owner) < repr(item):
-                        engine.inner(rivals, key)[item] = None
-                        continue
                     engine.inner(rivals, key)[owner] = None
                 producers[key] = item
                 if key in rivals:

@@ -92,7 +92,7 @@ class Engine:
         self.now = 0.0
         self.moments: list[float] = []  # heap of moments to come, each of which somebody waits for or waited for
         self.dirty: list[dict[Hashable, None]] = []  # derivation -> items to evaluate
-        self.changed: list[dict[Hashable, Any]] = []  # this pass: key -> value before it
+        self.changed: list[dict[Hashable, Any]] = []  # this pass: key -> value before it (of an index: changed members)
         self.evaluated_by: list[int] = []  # functions run since the start, by collection
         self.withheld: dict[tuple[str, str], int] = {}  # (collection, code) -> times since the start
         self.passes = 0  # begun since the start

@@ -16,23 +16,18 @@ from aggregator.graph.outcome import MISSING, Withheld
 
 
 def index_step(engine: Engine, collection: Collection[Any, Any]) -> Iterator[None]:
-    """Put changed members into their groups. A group's change is the old value of each changed member."""
+    """Put changed members into their groups. Of a group that has changed it is kept which members have."""
     groups = engine.state.values[collection.number]
     changed = engine.changed[collection.number]
     for key, new, before, after in _changes(engine, collection):
-        if len(after) > 1:
-            after = tuple(dict.fromkeys(after))
         if before != after:
             for group in dict.fromkeys(before):
                 if group not in after:
-                    members = engine.inner(groups, group)
-                    changed.setdefault(group, {})[key] = members.pop(key)
-                    if not members:
-                        del groups[group]
+                    engine.leave(groups, group, key)
+                    changed.setdefault(group, {})[key] = None
         for group in after:
-            members = engine.inner(groups, group)
-            changed.setdefault(group, {})[key] = members.get(key, MISSING)
-            members[key] = new
+            engine.inner(groups, group)[key] = new
+            changed.setdefault(group, {})[key] = None
         yield
 
 

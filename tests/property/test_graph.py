@@ -110,7 +110,7 @@ def rebuilt(mesh: ToyMesh) -> tuple[ToyMesh, Tables]:
 
 
 @given(STEPS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_incremental_equals_rebuilt_reads_included(steps: list[Step]) -> None:
     mesh = ToyMesh()
     tables = play(mesh, steps)
@@ -161,7 +161,7 @@ def test_the_order_of_inputs_within_a_pass_does_not_matter(
 
 
 @given(STEPS, CHANGES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_whatever_the_change_of_a_source_item_changes_is_reached(
     steps: list[Step], one: tuple[str, Hashable, Any]
 ) -> None:
@@ -177,7 +177,7 @@ def test_whatever_the_change_of_a_source_item_changes_is_reached(
 
 
 @given(STEPS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_nothing_is_told_of_items_that_are_gone(steps: list[Step]) -> None:
     mesh = ToyMesh()
     tables = play(mesh, steps)
@@ -191,7 +191,7 @@ def test_nothing_is_told_of_items_that_are_gone(steps: list[Step]) -> None:
 
 
 @given(st.lists(st.dictionaries(st.integers(0, 4), st.none() | st.text("ab", max_size=2), max_size=5), max_size=8))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_of_many_that_produce_one_key_the_first_has_it(passes: list[dict[int, str | None]]) -> None:
     graph = Graph()
     words: Source[int, str] = graph.source("words")
@@ -280,7 +280,7 @@ OPERATIONS = st.lists(
 
 
 @given(st.dictionaries(KEYS, st.none() | st.integers(0, 3)), OPERATIONS, st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_an_overlay_behaves_like_a_dict_and_never_touches_its_base(
     base: dict[int, Any], operations: list[tuple[Any, ...]], nested: bool
 ) -> None:

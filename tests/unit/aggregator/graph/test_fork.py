@@ -29,6 +29,7 @@ def test_a_fork_leaves_its_base_as_it_was(mesh: ToyMesh) -> None:
     assert snapshot(mesh.graph) == before
     assert mesh.graph.withheld == counters
     assert mesh.graph.now == 10.0
+    assert mesh.graph.next_moment() == 1e9
 
 
 def test_a_fork_can_run_several_passes(mesh: ToyMesh) -> None:

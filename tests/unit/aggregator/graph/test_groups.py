@@ -96,6 +96,14 @@ def test_where_two_collections_hold_one_key_the_first_one_counts() -> None:
         assert graph.values(fold) == {group: {"count": 1} for group in groups}
 
 
+def test_an_item_behind_another_of_its_key_changes_nothing() -> None:
+    graph, first, second = two_sources()
+    groups = graph.index("by word", (first, second), lambda key, word: ("all",))
+    graph.derive("sizes", groups, lambda at, key, members: len(members))
+    run(graph, {first: {1: "a"}, second: {1: "b"}})
+    assert run(graph, {second: {1: "c"}}).evaluated == 0
+
+
 def test_a_member_whose_groups_cannot_be_told_is_in_none_and_reported() -> None:
     graph = Graph()
     numbers: Source[int, int] = graph.source("numbers")

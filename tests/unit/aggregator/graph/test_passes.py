@@ -124,6 +124,15 @@ def test_of_two_that_hold_one_key_the_first_is_published_and_that_is_reported() 
     assert run(graph, {first: {1: None}}).published == {"both": {1: "b"}}
 
 
+def test_the_first_is_the_one_declared_first_however_they_are_published() -> None:
+    graph = Graph()
+    first: Source[int, str] = graph.source("first")
+    second: Source[int, str] = graph.source("second")
+    graph.publish("both", second)
+    graph.publish("both", first)
+    assert run(graph, {first: {1: "a"}, second: {1: "b"}}).published == {"both": {1: "a"}}
+
+
 def test_a_key_may_move_between_two_that_are_published_as_one() -> None:
     graph = Graph()
     words: Source[int, str] = graph.source("words")
