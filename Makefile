@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 PARTS := unit golden feature conformance property fault envoy kube operate deploy
 BENCHMARKS := pipeline watchers ambient dataplane domains scale operate
-BENCHES = $(foreach name,$(or $(NAME),$(BENCHMARKS)),$(if $(wildcard tests/bench/$(name).py),$(name)))
+BENCHES = $(foreach name,$(filter $(or $(NAME),$(BENCHMARKS)),$(BENCHMARKS)),$(if $(wildcard tests/bench/$(name).py),$(name)))
 PART ?=
 NAME ?=
 SIZE ?= small

@@ -7,10 +7,13 @@ skipping that is part of the work. Everything is made from numbers, so two runs 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+
 import msgspec
 
 from tests.kit import manifests
 from tests.kit.manifests import Manifest
+from watchers.facts.keys import ObjectKey
 
 NODES = 20
 
@@ -22,7 +25,7 @@ def cluster_name(number: int) -> str:
 
 def padded(manifest: Manifest) -> Manifest:
     """The object with what API servers add and nobody here reads: about 4 KB."""
-    field = {f"f:{name}": {".": {}, f'k:{{"type":"{name}"}}': {}} for name in "abcdefghijklmnopqrstuvwxyz"}
+    field: Manifest = {f"f:{name}": {".": {}, f'k:{{"type":"{name}"}}': {}} for name in "abcdefghijklmnopqrstuvwxyz"}
     metadata = {
         **manifest["metadata"],
         "uid": "11111111-2222-3333-4444-555555555555",
@@ -64,6 +67,19 @@ def service(cluster: int, number: int) -> Manifest:
     )
 
 
+def pod_key(cluster: int, services: int, number: int) -> ObjectKey:
+    """The key of the pod of that number."""
+    return (cluster_name(cluster), "Pod", "shop", f"s{number % services}-{number}")
+
+
+def told_name(cluster: int, services: int, number: int) -> str:
+    """The one resource of ztunnels that changes with the readiness of that pod: its own at home, else the way to it."""
+    if cluster == 0:
+        return "{}//{}/{}/{}".format(*pod_key(cluster, services, number))
+    host = f"shop/s{number % services}.shop.svc.cluster.local"
+    return f"n{cluster}/SplitHorizonWorkload/istio-system/edge/192.0.2.{cluster + 1}/{host}"
+
+
 def pod(cluster: int, services: int, number: int, *, ready: bool = True) -> Manifest:
     """The pod of that number; pods are dealt out to services in turn."""
     app = f"s{number % services}"
@@ -81,7 +97,7 @@ def pod(cluster: int, services: int, number: int, *, ready: bool = True) -> Mani
 
 def endpoint_slice(cluster: int, services: int, pods: int, number: int) -> Manifest:
     """The EndpointSlice of a service with all its pods."""
-    mine = [one for one in range(pods) if one % services == number]
+    mine = range(number, pods, services)
     return manifests.slice_(
         f"shop/s{number}-x",
         *(
@@ -105,3 +121,20 @@ def objects(cluster: int, services: int, pods: int) -> Iterator[Manifest]:
 def encoded(manifest: Manifest) -> bytes:
     """As it comes over the wire."""
     return msgspec.json.encode(manifest)
+
+
+def write(directory: Path, cluster: int, services: int, pods: int) -> int:
+    """Write a cluster as `kubectl get -o json` prints it: a List for each kind, indented, without managedFields.
+
+    Returns how many bytes that is.
+    """
+    directory.mkdir(parents=True)
+    kinds: dict[str, list[Manifest]] = {}
+    for one in objects(cluster, services, pods):
+        one["metadata"].pop("managedFields", None)
+        kinds.setdefault(str(one["kind"]), []).append(one)
+    size = 0
+    for kind, some in kinds.items():
+        data = msgspec.json.format(encoded({"apiVersion": "v1", "kind": "List", "items": some}), indent=4)
+        size += (directory / f"{kind.lower()}.json").write_bytes(data)
+    return size

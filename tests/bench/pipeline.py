@@ -7,33 +7,23 @@ endpoints each. Every part runs in a process of its own, so that memory is that 
 from __future__ import annotations
 
 import argparse
-import ctypes
-import gc
-import os
 import random
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from tests.bench import mesh
+from tests.bench.memory import resident
 from tests.bench.results import Results
 from tests.kit.world import World, changed_names
 from watchers.facts.kinds import kind_of
 
 SIZES = {"small": (3, 60, 600), "full": (11, 300, 4000)}
 """(clusters with home, services each, endpoints each)."""
-
-
-def resident() -> int:
-    """Bytes of this process in memory, after giving back what is free."""
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def stages(clusters: int, services: int, pods: int) -> dict[str, float]:
@@ -51,7 +41,7 @@ def stages(clusters: int, services: int, pods: int) -> dict[str, float]:
             if (kind := kind_of(one["apiVersion"], one["kind"]))
         ]
         size = sum(len(data) for _, data in wire)
-        before = resident()
+        before = resident(trimmed=True)
         times = [time.process_time()]
         facts = [kind.decode_json(data, mesh.cluster_name(number), "istio-system") for kind, data in wire]
         times.append(time.process_time())
@@ -60,11 +50,11 @@ def stages(clusters: int, services: int, pods: int) -> dict[str, float]:
         times.append(time.process_time())
         objects += len(facts)
         del facts
-        held = resident()
+        held = resident(trimmed=True)
         times.append(time.process_time())
         world.step()
         times.append(time.process_time())
-        after = resident()
+        after = resident(trimmed=True)
         for name, begin, end in (("decode", 0, 1), ("apply", 1, 2), ("pass", 3, 4)):
             cpu[name] += times[end] - times[begin]
         kept["facts"] += held - before
@@ -81,7 +71,7 @@ def stages(clusters: int, services: int, pods: int) -> dict[str, float]:
         **{f"{name}_bytes": amount / endpoints for name, amount in kept.items()},
         "remote_cpu": sorted(remote_cpu)[len(remote_cpu) // 2],
         "remote_mb": sorted(remote_bytes)[len(remote_bytes) // 2] / 1e6,
-        "total_mb": resident() / 1e6,
+        "total_mb": resident(trimmed=True) / 1e6,
         **changes(world, clusters, services, pods),
     }
 
@@ -117,23 +107,23 @@ def in_process(part: str, size: str) -> dict[str, Any]:
     return figures
 
 
-def new_hosts(_size: str) -> dict[str, Any]:
-    """What one more host costs by `pair` beside 100 and beside 20,000."""
-    from tests.bench import graph
+def hosts(_size: str) -> dict[str, Any]:
+    """Microseconds of a pass for one more host, paired with its views, beside 100 and beside 20,000."""
+    from tests.bench.graph import new_host_microseconds
 
-    return dict(graph.new_host_costs())
+    return {"beside_100": new_host_microseconds(100), "beside_20000": new_host_microseconds(20_000)}
 
 
 def latency(size: str) -> dict[str, Any]:
-    """Event to ten clients, over gRPC, at 100 changes a second."""
-    from tests.bench import latency as measured
+    """From start to ready, and from a change to ten ztunnels over gRPC, at 100 changes a second and in bursts."""
+    from tests.bench.latency import measure
 
-    return measured.measure(*SIZES[size], seconds=30 if size == "full" else 5)
+    return dict(measure(*SIZES[size], seconds=30 if size == "full" else 5))
 
 
 PARTS: dict[str, Callable[[str], dict[str, Any]]] = {
     "stages": lambda size: stages(*SIZES[size]),
-    "hosts": new_hosts,
+    "hosts": hosts,
     "latency": latency,
 }
 
@@ -147,9 +137,15 @@ def main() -> None:
     if given.part:
         sys.stdout.buffer.write(msgspec.json.encode(PARTS[given.part](given.size)))
         return
-    full = given.size == "full"
     results = Results("pipeline", given.size)
-    figures = in_process("stages", given.size)
+    add_stages(results, in_process("stages", given.size))
+    add_hosts(results, in_process("hosts", given.size))
+    add_latency(results, in_process("latency", given.size))
+    results.save()
+
+
+def add_stages(results: Results, figures: dict[str, float]) -> None:
+    """What an endpoint costs at each stage, and what one change makes the graph do."""
     results.add("pipeline.decode.facts_per_second", figures["facts_per_second"], "facts/s")
     for stage in ("decode", "apply", "pass"):
         results.add(f"pipeline.{stage}.cpu_per_endpoint", figures[f"{stage}_us"], "us")
@@ -157,21 +153,41 @@ def main() -> None:
         results.add(f"pipeline.{stage}.bytes_per_endpoint", figures[f"{stage}_bytes"], "bytes")
     results.add("pipeline.remote.cpu_to_take_in", figures["remote_cpu"], "s", goal=0.25)
     results.add("pipeline.remote.memory", figures["remote_mb"], "MB", goal=8)
-    results.add("pipeline.memory", figures["total_mb"], "MB", goal=200)
     for where in ("home", "remote"):
         results.add(f"pipeline.change.{where}.functions", figures[f"{where}_functions"], "functions", goal=6)
         results.add(f"pipeline.change.{where}.resources", figures[f"{where}_resources"], "resources", goal=1)
         results.add(f"pipeline.change.{where}.bytes", figures[f"{where}_bytes"], "bytes")
         results.add(f"pipeline.change.{where}.cpu", figures[f"{where}_us"], "us")
-    figures = in_process("hosts", given.size)
-    for hosts, cost in figures.items():
-        results.add(f"pipeline.new_host.beside_{hosts}", cost, "us", goal=30)
-    figures = in_process("latency", given.size)
-    for shape in ("even", "random"):
-        results.add(f"pipeline.latency.{shape}.p50", figures[f"{shape}_p50_ms"], "ms", goal=2 if full else None)
-        results.add(f"pipeline.latency.{shape}.p99", figures[f"{shape}_p99_ms"], "ms", goal=15 if full else None)
-        results.add(f"pipeline.latency.{shape}.cpu", figures[f"{shape}_cpu_percent"], "% of a core")
-    results.save()
+
+
+def add_hosts(results: Results, figures: dict[str, float]) -> None:
+    """Whether one more host costs the same beside many."""
+    for beside, cost in figures.items():
+        results.add(f"pipeline.new_host.{beside}", cost, "us", goal=30)
+    results.add("pipeline.new_host.flatness", figures["beside_20000"] / figures["beside_100"], "times", goal=1.3)
+
+
+def add_latency(results: Results, figures: dict[str, float]) -> None:
+    """The process as a whole: start, memory, steady changes, bursts, and how long its loop was ever kept busy."""
+    results.add("pipeline.ready", figures["ready_s"], "s")
+    results.add("pipeline.ready.cpu", figures["ready_cpu_s"], "s")
+    results.add("pipeline.first_answer.cpu", figures["answer_cpu_ms"], "ms")
+    results.add("pipeline.first_answer.size", figures["answer_mb"], "MB")
+    for rhythm in ("even", "random"):
+        results.add(f"pipeline.latency.{rhythm}.p50", figures[f"{rhythm}_p50_ms"], "ms", goal=2)
+        results.add(f"pipeline.latency.{rhythm}.p99", figures[f"{rhythm}_p99_ms"], "ms", goal=15)
+        results.add(f"pipeline.latency.{rhythm}.longest", figures[f"{rhythm}_longest_ms"], "ms")
+        results.add(f"pipeline.latency.{rhythm}.cpu", figures[f"{rhythm}_cpu_percent"], "% of a core")
+        results.add(f"pipeline.latency.{rhythm}.bytes_per_change", figures[f"{rhythm}_bytes"], "bytes")
+        results.add(f"pipeline.latency.{rhythm}.responses_per_change", figures[f"{rhythm}_responses"], "responses")
+    results.add("pipeline.memory", figures["random_resident_mb"], "MB", goal=200)
+    for where in ("home", "mesh"):
+        results.add(f"pipeline.burst.{where}", figures[f"burst_{where}_ms"], "ms", goal=250)
+        results.add(f"pipeline.burst.{where}.cpu_per_change", figures[f"burst_{where}_cpu_us"], "us")
+    for when in ("ready", "answer", "steady", "burst_home", "burst_mesh"):
+        name = when.replace("_", ".")
+        results.add(f"pipeline.longest_step.{name}", figures[f"{when}_block_ms"], "ms", goal=20)
+        results.add(f"pipeline.longest_step.{name}.cpu", figures[f"{when}_block_cpu_ms"], "ms", goal=20)
 
 
 if __name__ == "__main__":

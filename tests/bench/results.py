@@ -7,7 +7,9 @@ measured in the run that prints them; a peer that did not run is `none`, never a
 from __future__ import annotations
 
 import json
+import os
 import platform
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -47,10 +49,22 @@ class Results:
     def save(self) -> None:
         """Append the figures to bench-results/<benchmark>.jsonl."""
         RESULTS.mkdir(exist_ok=True)
-        stamp = {"at": int(time.time()), "python": platform.python_version(), "machine": platform.machine()}
+        stamp = {
+            "at": int(time.time()),
+            "commit": commit(),
+            "python": platform.python_version(),
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+            "load": os.getloadavg()[0],
+        }
         with (RESULTS / f"{self.benchmark}.jsonl").open("a") as file:
             for row in self.rows:
                 file.write(json.dumps({**stamp, **row}) + "\n")
+
+
+def commit() -> str:
+    """The commit that is measured, with a `+` when files differ from it; "" outside of a repository."""
+    ran = subprocess.run(["git", "describe", "--always", "--dirty=+"], stdout=subprocess.PIPE, check=False)
+    return ran.stdout.decode().strip()
 
 
 def _number(value: float) -> str:
