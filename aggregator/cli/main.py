@@ -10,6 +10,7 @@ from __future__ import annotations
 import typer
 
 from aggregator import __version__
+from aggregator.cli.bootstrap import print_bootstrap
 from aggregator.cli.reference import settings_reference
 from aggregator.cli.run import run
 
@@ -22,6 +23,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 app.command(name="run", epilog="Every option is also a variable ISTHMUS_... and a key of the --config file.")(run)
+app.command(name="bootstrap")(print_bootstrap)
 
 
 @app.command()

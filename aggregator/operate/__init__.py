@@ -1,0 +1,1 @@
+"""What people who run a mesh do with it from a command line, without the state of a running process."""
