@@ -114,7 +114,7 @@ def _evaluate(engine: Engine, collection: Collection[Any, Any], at: At, item: Ha
     value = engine.state.values[collection.of[0].number].get(item, MISSING)
     result: Any = MISSING
     if value is not MISSING:
-        engine.evaluated_by[number] += 1
+        engine.ran(number)
         try:
             result = collection.function(at, item, value)
             if collection.kind == "expand":

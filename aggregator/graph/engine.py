@@ -101,7 +101,7 @@ class Engine:
         self._woken: set[int] = set()  # collections with something to do in this pass
         self._published: dict[str, dict[Any, Any]] = {}
         self._failures: list[Failure] = []
-        self._evaluated_before = 0
+        self._evaluated = 0
         self._touched: dict[Hashable, tuple[Any, ...]] = {}  # subject -> its findings before this pass
 
     # -- a pass ---------------------------------------------------------------------------------------------------
@@ -123,8 +123,7 @@ class Engine:
             if source.number >= len(self.collections) or self.collections[source.number] is not source:
                 raise GraphError(f"{source} is not of this graph")
         self.passes += 1
-        self._published, self._failures, self._touched, self._woken = {}, [], {}, set()
-        self._evaluated_before = sum(self.evaluated_by)
+        self._evaluated, self._touched, self._woken = 0, {}, set()
         if now is not None and now > self.now:
             self.now = now
             self._ring(now)
@@ -149,8 +148,9 @@ class Engine:
         except BaseException:
             self._pass, self._broken = None, True
             raise
-        self._pass = None
-        return Pass(self._published, sum(self.evaluated_by) - self._evaluated_before, tuple(self._failures))
+        done = Pass(self._published, self._evaluated, tuple(self._failures))
+        self._pass, self._published, self._failures = None, {}, []  # what a pass brought is its taker's alone
+        return done
 
     @property
     def under_way(self) -> bool:
@@ -268,6 +268,11 @@ class Engine:
             changed[key] = old
         elif changed[key] is value or changed[key] == value:
             del changed[key]
+
+    def ran(self, number: int) -> None:
+        """Count one run of a derivation."""
+        self._evaluated += 1
+        self.evaluated_by[number] += 1
 
     def fail(self, collection: Collection[Any, Any], item: Hashable, error: str) -> None:
         """Report a defect of a derivation with the Pass under way."""

@@ -91,7 +91,7 @@ def pair_step(engine: Engine, collection: Collection[Any, Any]) -> Iterator[None
 
 
 def _match(engine: Engine, pair: Collection[Any, Any], one: Hashable, ours: Any, other: Hashable, theirs: Any) -> None:
-    engine.evaluated_by[pair.number] += 1
+    engine.ran(pair.number)
     try:
         value = pair.function(one, ours, other, theirs)
     except GraphError:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from aggregator.graph import At, Collection, Graph, Source
+from tests.bench.results import Results
 
 Key: TypeAlias = tuple[str, str, str, str]
 Stage: TypeAlias = Callable[[Graph, "Sources"], Any]
@@ -241,7 +242,7 @@ def capacity_flip_microseconds(endpoints: int = 5_000, flips: int = 1_000) -> di
 
 
 def slices(budget: int = 1_000, count: int = 20_000) -> dict[str, float]:
-    """A first list of `count` pods through every kind of stage: the longest slice and all of them, in milliseconds."""
+    """A first list of `count` pods through every kind of stage: the longest slice and all, in milliseconds of CPU."""
     graph = Graph()
     sources = Sources(graph)
 
@@ -263,23 +264,30 @@ def slices(budget: int = 1_000, count: int = 20_000) -> dict[str, float]:
     spent = []
     done = None
     while done is None:
-        start = time.perf_counter()
+        start = time.process_time()
         done = graph.run(budget)
-        spent.append(time.perf_counter() - start)
+        spent.append(time.process_time() - start)
     return {"slices": len(spent), "longest": round(max(spent) * 1e3, 2), "all": round(sum(spent) * 1e3, 1)}
 
 
 def main() -> int:
-    """Print every figure."""
+    """Print every figure, and keep it."""
+    results = Results("graph", "full")
     for name, (first, changed) in microseconds_per_evaluation().items():
-        print(f"{name}: {first} us for a new item, {changed} us for a changed one")
+        results.add(f"{name}: new item", first, "us")
+        results.add(f"{name}: changed item", changed, "us")
     for name, size in bytes_per_item().items():
-        print(f"{name}: {size} bytes an item")
-    for hosts in (100, 20_000):
-        print(f"new host beside {hosts}: {new_host_microseconds(hosts)} us")
-    print("capacity flip of 5,000 endpoints, us:", capacity_flip_microseconds())
+        results.add(f"{name}: kept for an item", size, "bytes", goal=250)
+    few, many = new_host_microseconds(100), new_host_microseconds(20_000)
+    results.add("new host beside 20,000: pass", many, "us", goal=19)
+    results.add("new host: beside 20,000 / beside 100", many / few, "times", goal=1.3)
+    flip = capacity_flip_microseconds()
+    results.add("one of 5,000 endpoints flips: pass", flip["alone in a pass"], "us", goal=6)
+    results.add("one of 5,000 endpoints flips: among many", flip["one of many"], "us", goal=5)
     for budget in (250, 1_000, 4_000):
-        print(f"budget {budget}, ms:", slices(budget))
+        found = slices(budget)
+        results.add(f"slices of {budget}: longest", found["longest"], "ms", goal=20 if budget <= 1_000 else None)
+    results.save()
     return 0
 
 
