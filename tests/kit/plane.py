@@ -136,14 +136,24 @@ class Plane:
 
     # Its clients.
 
+    @property
+    def plaintext(self) -> str:
+        """Where it takes streams in plaintext, host and port."""
+        assert self.control.ports is not None, "not listening yet"
+        return f"127.0.0.1:{self.control.ports.plaintext}"
+
+    @property
+    def tls(self) -> str:
+        """Where it takes streams with a token over TLS, host and port."""
+        assert self.control.ports is not None, "not listening yet"
+        return f"localhost:{self.control.ports.tls}"
+
     def dial(self, token: str = "") -> GrpcDialer:
         """Connections as a ztunnel's: over TLS with a token, in plaintext without."""
-        ports = self.control.ports
-        assert ports is not None, "not listening yet"
         if not token:
-            return GrpcDialer(f"127.0.0.1:{ports.plaintext}")
+            return GrpcDialer(self.plaintext)
         root = self.control.authority.root_certificates.encode()
-        return GrpcDialer(f"localhost:{ports.tls}", root=root, token=token, cluster=self.control.settings.local.name)
+        return GrpcDialer(self.tls, root=root, token=token, cluster=self.control.settings.local.name)
 
     @asynccontextmanager
     async def connect(self, ztunnel: Ztunnel, token: str = "") -> AsyncIterator[ZtunnelClient]:
@@ -161,12 +171,10 @@ class Plane:
 
     def client(self, token: str = "", node_id: str = ZTUNNEL_NODE) -> AdsClient:
         """A client that decides nothing by itself: over TLS with a token, in plaintext without."""
-        ports = self.control.ports
-        assert ports is not None, "not listening yet"
         if not token:
-            return AdsClient(f"127.0.0.1:{ports.plaintext}", node_id=node_id)
+            return AdsClient(self.plaintext, node_id=node_id)
         root = self.control.authority.root_certificates.encode()
-        return AdsClient(f"localhost:{ports.tls}", node_id=node_id, root_certificates=root, token=token)
+        return AdsClient(self.tls, node_id=node_id, root_certificates=root, token=token)
 
     # What it shows of itself.
 
