@@ -1,8 +1,9 @@
 """The incremental graph: facts in, messages out, and a small change in costs a small change out.
 
 `graph.Graph` is declared once (its shape never changes at run time), then fed with `begin` and driven with `run`.
-`collection` holds what a derivation sees, `engine` runs a pass, `groups` keeps indexes, folds and pairs, `latch` keeps
-the last good value, `fork` tries a change without making it, `queries` answers why, origins and reached.
+`collection` holds what a derivation sees, `engine` runs a pass, `derivations` evaluates and records what was read,
+`groups` keeps indexes, folds and pairs, `latch` keeps the last good value, `fork` tries a change without making it,
+`queries` answers why, origins and reached.
 Nothing here does I/O, knows the time or logs: inputs, time included, arrive with `begin`.
 """
 
