@@ -10,6 +10,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from xds.server.proxies import Proxy
+
 
 class StreamOpened(Struct, frozen=True):
     """A proxy has opened a stream. `peer` is its address, `kind` "delta" or "sotw"."""
@@ -55,10 +57,9 @@ class Ack(Struct, frozen=True):
 
 
 class ResourceRejected(Struct, frozen=True):
-    """The proxy, of that role, refuses this version of a resource for the reason it gives; it keeps the one it had."""
+    """The proxy refuses this version of a resource for the reason it gives, and keeps the one it had."""
 
-    proxy: str
-    role: str
+    by: Proxy
     type_url: str
     name: str
     version: str

@@ -27,7 +27,7 @@ from aggregator.app.records import Records
 from aggregator.app.rejections import Rejections
 from aggregator.app.setting_values import Address as SettingsAddress
 from aggregator.app.settings import Settings, SettingsError
-from aggregator.app.subscriptions import TableAdmissions, TableViews
+from aggregator.app.subscriptions import Interest, TableAdmissions, TableViews
 from aggregator.mesh.home import Home
 from aggregator.pipeline import Pipeline
 from aggregator.views import ztunnel
@@ -38,6 +38,7 @@ from xds.server.certificate_authority import CertificateAuthority, CertificateAu
 from xds.server.certificate_files import load_authority
 from xds.server.certificate_service import CertificateService
 from xds.server.listener import Address, Listener, ListenError, ListenerSettings, Ports
+from xds.server.proxies import Proxy
 from xds.server.streams import Streams
 
 log = logging.getLogger(__name__)
@@ -90,13 +91,14 @@ class ControlPlane:
             )
         )
         self.aggregator = Aggregator(self.pipeline, self.tables, self.records, now=now)
+        self.interest = Interest(self.tables)
         # Home's ztunnels are always served, so what they are told is always at hand.
-        self.tables.interest.apply([(view.key, view) for view in ztunnel.VIEWS])
+        self.interest.keep(*ztunnel.VIEWS)
 
         self.authority = _authority(settings)
         access = Access(TableAdmissions(self.tables, self.aggregator.complete))
         rejections = Rejections(self.pipeline, self.tables, self.records)
-        self.streams = Streams(access, lambda proxy, bell: TableViews(self.tables, proxy, bell), rejections)
+        self.streams = Streams(access, self._views_for, rejections)
         self._plaintext = _address(settings.xds_plaintext) if settings.xds_plaintext else None
         self.listener = Listener(
             ListenerSettings(tls=_address(settings.xds), names=settings.xds_names, plaintext=self._plaintext),
@@ -122,6 +124,10 @@ class ControlPlane:
         )
         self.pages.add("/clusters", "every cluster and its state", lambda _: dict(self.clusters.states()))
         self.pages.add("/findings", "what is wrong with which objects, and the cure", lambda _: self.findings())
+
+    def _views_for(self, proxy: Proxy, bell: Callable[[], None]) -> TableViews:
+        lifetime = self.settings.workload_cert_ttl
+        return TableViews(self.tables, self.interest, self.authority, lifetime, proxy, bell)
 
     def readiness(self) -> Readiness:
         """Whether new proxies may come, and what is waited for."""

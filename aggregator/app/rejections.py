@@ -35,7 +35,7 @@ class Rejections:
 
     def _note(self, rejected: ResourceRejected) -> None:
         """Keep the first refusal of a version, with the objects the resource was made from."""
-        view = view_for(rejected.role, rejected.type_url)
+        view = view_for(rejected.by, rejected.type_url)
         if view is None:
             return
         key = (view.name, rejected.name)
@@ -49,5 +49,5 @@ class Rejections:
             for _, origin in self._pipeline.graph.origins(collection, key):
                 if isinstance(origin, tuple) and len(origin) == 4:
                     objects.add(origin)
-        rejection = Rejection(tuple(sorted(objects)), rejected.version, rejected.proxy, rejected.message)
+        rejection = Rejection(tuple(sorted(objects)), rejected.version, rejected.by.id, rejected.message)
         self._tables.rejections.apply([(key, rejection)])

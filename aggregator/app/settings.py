@@ -181,6 +181,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             value="DIR",
         ),
     ] = None
+    workload_cert_ttl: Annotated[
+        float,
+        Setting(
+            help="How long the certificates last that gateways are given over SDS; they are renewed at half of it.",
+            parse=values.duration,
+            value="DURATION",
+            unit="s",
+            show=values.show_duration,
+        ),
+    ] = 86_400.0
     root_cert_out: Annotated[
         Path | None,
         Setting(

@@ -15,23 +15,65 @@ from aggregator.app.aggregate import Tables
 from aggregator.views import ztunnel
 from aggregator.views.view import View
 from xds.encoded import Resource
+from xds.messages.secret import SECRET_TYPE
 from xds.server.access import Admission
+from xds.server.certificate_authority import CertificateAuthority
 from xds.server.proxies import Proxy
-from xds.session.content import Changes
+from xds.server.workload_certificates import WorkloadCertificates
+from xds.session.content import Changes, Subscription
 
-_VIEWS_OF_ROLE: dict[str, Callable[[str], View | None]] = {ztunnel.ROLE: ztunnel.view_of}
+LINGER = 60.0
+"""Seconds a view is kept after its last stream has ended: proxies that lose their stream are soon back."""
 
 
-def view_for(role: str, type_url: str) -> View | None:
-    """What proxies of a role are told of a type; None where they are told nothing of it."""
-    views_of = _VIEWS_OF_ROLE.get(role)
-    return views_of(type_url) if views_of else None
+def view_for(proxy: Proxy, type_url: str) -> View | None:
+    """What a proxy is told of a type; None where proxies like it are told nothing of it."""
+    if proxy.role == ztunnel.ROLE:
+        return ztunnel.view_of(type_url)
+    return None
+
+
+class Interest:
+    """Which views are asked for, by how many subscriptions. Writes the interest Table."""
+
+    def __init__(self, tables: Tables, *, linger: float = LINGER) -> None:
+        self._table = tables.interest
+        self._linger = linger
+        self._counts: dict[View, int] = {}
+        self._leaving: dict[View, asyncio.TimerHandle] = {}
+
+    def keep(self, *views: View) -> None:
+        """Ask for views for as long as the process lives."""
+        for view in views:
+            self._counts[view] = self._counts.get(view, 0) + 1
+        self._table.apply([(view.key, view) for view in views])
+
+    def take(self, view: View) -> None:
+        """One more subscription to a view."""
+        timer = self._leaving.pop(view, None)
+        if timer is not None:
+            timer.cancel()
+        self._counts[view] = self._counts.get(view, 0) + 1
+        self._table.apply([(view.key, view)])
+
+    def release(self, view: View) -> None:
+        """One subscription less. With the last one gone the view is dropped, after a while."""
+        self._counts[view] -= 1
+        if not self._counts[view]:
+            del self._counts[view]
+            self._leaving[view] = asyncio.get_running_loop().call_later(self._linger, self._drop, view)
+
+    def _drop(self, view: View) -> None:
+        del self._leaving[view]
+        self._table.apply([(view.key, None)])
 
 
 class TableSubscription:
     """One stream's reading of one view. Satisfies `xds.session.content.Subscription`."""
 
-    def __init__(self, tables: Tables, view: View, bell: Callable[[], None]) -> None:
+    def __init__(self, tables: Tables, interest: Interest, view: View, bell: Callable[[], None]) -> None:
+        interest.take(view)
+        self._interest = interest
         self._resources = tables.resources
         self._settled = tables.settled
         self._view = view
@@ -76,23 +118,36 @@ class TableSubscription:
         """Read no more."""
         self._changes.close()
         self._completeness.close()
+        self._interest.release(self._view)
 
 
 class TableViews:
-    """The views of one proxy. Satisfies `xds.session.content.Views`."""
+    """The views of one proxy, and the certificates made for it. Satisfies `xds.session.content.Views`."""
 
-    def __init__(self, tables: Tables, proxy: Proxy, bell: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        interest: Interest,
+        authority: CertificateAuthority,
+        certificate_lifetime: float,
+        proxy: Proxy,
+        bell: Callable[[], None],
+    ) -> None:
         self._tables = tables
+        self._interest = interest
+        self._authority = authority
+        self._lifetime = certificate_lifetime
         self._proxy = proxy
         self._bell = bell
 
-    def open(self, type_url: str) -> TableSubscription | None:
-        """Subscribe to what this proxy is told of a type; None if proxies of its role are not served that type."""
-        view = view_for(self._proxy.role, type_url)
-        if view is None:
-            return None
-        self._tables.interest.apply([(view.key, view)])
-        return TableSubscription(self._tables, view, self._bell)
+    def open(self, type_url: str) -> Subscription | None:
+        """Subscribe to what this proxy is told of a type; None if proxies like it are not served that type."""
+        view = view_for(self._proxy, type_url)
+        read = TableSubscription(self._tables, self._interest, view, self._bell) if view is not None else None
+        if type_url == SECRET_TYPE and self._proxy.identity is not None:
+            identity = self._proxy.identity
+            return WorkloadCertificates(self._authority, identity, read, self._bell, lifetime=self._lifetime)
+        return read
 
 
 class TableAdmissions:
@@ -112,7 +167,7 @@ class TableAdmissions:
     def admission(self, namespace: str, service_account: str) -> Admission | None:
         """What the account may do."""
         account = self._admissions.get(("account", namespace, service_account))
-        return Admission(role=account.role, nodes=account.nodes) if account else None
+        return Admission(account.role, account.nodes, account.network, account.gateway) if account else None
 
     async def changed(self) -> None:
         """Until the next change of any admission, or until they are known at all."""

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 import msgspec
 
 from xds.messages.authorization import AUTHORIZATION_TYPE
+from xds.messages.secret import SECRET_TYPE
 from xds.messages.workload import ADDRESS_TYPE, WORKLOAD_TYPE
 from xds.server import refusals
 from xds.server.authentication import Caller, Identity
@@ -21,22 +22,45 @@ from xds.server.proxies import Claims, Proxy
 
 # The role of node proxies: they read the workloads and policies of the mesh, and act for the pods of their node.
 ZTUNNEL: Final = "ztunnel"
+EAST_WEST: Final = "east-west"
+INGRESS: Final = "ingress"
+_ENVOY: Final = "type.googleapis.com/envoy.config."
+_GATEWAY_TYPES: Final = frozenset(
+    {
+        f"{_ENVOY}listener.v3.Listener",
+        f"{_ENVOY}route.v3.RouteConfiguration",
+        f"{_ENVOY}route.v3.ScopedRouteConfiguration",
+        f"{_ENVOY}cluster.v3.Cluster",
+        f"{_ENVOY}endpoint.v3.ClusterLoadAssignment",
+        SECRET_TYPE,
+    }
+)
 # What each role may read. A role that is not here opens no stream.
-READABLE: Final = MappingProxyType({ZTUNNEL: frozenset({ADDRESS_TYPE, WORKLOAD_TYPE, AUTHORIZATION_TYPE})})
+READABLE: Final = MappingProxyType(
+    {
+        ZTUNNEL: frozenset({ADDRESS_TYPE, WORKLOAD_TYPE, AUTHORIZATION_TYPE}),
+        EAST_WEST: _GATEWAY_TYPES,
+        INGRESS: _GATEWAY_TYPES,
+    }
+)
+# The first part of the node ids that proxies of a role have; Istio counts its east-west gateways as waypoints.
+KINDS: Final = MappingProxyType({ZTUNNEL: "ztunnel", EAST_WEST: "waypoint", INGRESS: "router"})
 # Never without an identity, whatever the role.
-SECRET_TYPES: Final = frozenset({"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"})
+SECRET_TYPES: Final = frozenset({SECRET_TYPE})
 
 
 class Admission(msgspec.Struct, frozen=True, gc=False):
     """What is known of one service account of the home cluster.
 
-    `role` is "ztunnel" for node proxies and "" for plain workloads; `nodes` are the nodes its pods run on, sorted;
-    `network` is the network of its pods, "" for that of the cluster.
+    `role` is "ztunnel" for node proxies, "east-west" or "ingress" for gateways and "" for plain workloads; `nodes` are
+    the nodes its pods run on, sorted; `network` is the network of its pods, "" for that of the cluster; `gateway` is
+    the Gateway in its namespace whose pods run as it.
     """
 
     role: str
     nodes: tuple[str, ...]
     network: str = ""
+    gateway: str = ""
 
 
 class Admissions(Protocol):
@@ -85,7 +109,7 @@ class Access:
         _compare("service account", claims.service_account, identity.service_account)
         _compare("pod", claims.pod, identity.pod)
         _compare("node", claims.node, identity.node)
-        _compare("kind of proxy", claims.kind, admission.role)
+        _compare("kind of proxy", claims.kind, KINDS[admission.role])
         return Proxy(
             id=claims.id,
             peer=caller.peer,
@@ -96,13 +120,16 @@ class Access:
             cluster=caller.cluster or claims.cluster,
             node=identity.node or (claims.node if claims.node in admission.nodes else ""),
             metadata=claims.metadata,
+            gateway=admission.gateway,
+            extensions=claims.extensions,
         )
 
     async def _admit_unproven(self, caller: Caller, claims: Claims) -> Proxy:
-        if claims.kind not in READABLE:
+        # Gateways are of no use without certificates, which nobody gets here.
+        if claims.kind != KINDS[ZTUNNEL]:
             raise refusals.invalid(
                 f"a node of kind {claims.kind!r} is not served on the plaintext port: "
-                f"node.id has to start with one of {', '.join(f'{role}~' for role in READABLE)}"
+                f"node.id has to start with {KINDS[ZTUNNEL]}~; gateways connect over TLS, with a token"
             )
         while not self._admissions.known:
             await self._admissions.changed()
@@ -110,7 +137,7 @@ class Access:
             id=claims.id,
             peer=caller.peer,
             identity=None,
-            role=claims.kind,
+            role=ZTUNNEL,
             namespace=claims.namespace,
             network="",
             cluster=claims.cluster,

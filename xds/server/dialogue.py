@@ -157,9 +157,7 @@ class Dialogue:
         for action in actions:
             if isinstance(action, Rejected) and action.name:
                 message = action.message[:_LONGEST_REASON]
-                yield ResourceRejected(
-                    self.proxy.id, self.proxy.role, action.type_url, action.name, action.version, message
-                )
+                yield ResourceRejected(self.proxy, action.type_url, action.name, action.version, message)
 
     def _acks(self, actions: list[Action]) -> Iterator[Ack]:
         """One record for each answer of the proxy, however many resources it rejects."""

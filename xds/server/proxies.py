@@ -17,13 +17,24 @@ from xds.session.requests import Node
 LONGEST_NODE_ID: Final = 1024
 # Generous against Kubernetes' names of at most 253 characters, mean against a node that is meant to fill memory.
 LONGEST_METADATA_VALUE: Final = 512
-KEPT_METADATA: Final = ("CLUSTER_ID", "INSTANCE_IPS", "NAME", "NAMESPACE", "NODE_NAME", "SERVICE_ACCOUNT")
+KEPT_METADATA: Final = (
+    "CLUSTER_ID",
+    "INSTANCE_IPS",
+    "ISTHMUS_BIND",
+    "ISTHMUS_HTTPS_PORT",
+    "ISTHMUS_HTTP_PORT",
+    "NAME",
+    "NAMESPACE",
+    "NODE_NAME",
+    "SERVICE_ACCOUNT",
+)
 
 
 class Claims(msgspec.Struct, frozen=True):
     """What a proxy says of itself. Empty strings are no claim: a ztunnel outside Kubernetes leaves most of it empty.
 
     `kind` is the first part of a node id `<kind>~<address>~<pod>.<namespace>~<domain>`, "" for ids of another form.
+    `extensions` are those it is built with, as far as they matter (xds.session.requests.KNOWN_EXTENSIONS).
     """
 
     id: str
@@ -34,13 +45,15 @@ class Claims(msgspec.Struct, frozen=True):
     node: str = ""
     cluster: str = ""
     metadata: tuple[tuple[str, str], ...] = ()
+    extensions: frozenset[str] = frozenset()
 
 
 class Proxy(msgspec.Struct, frozen=True):
     """A proxy whose stream is open. `identity` is None on the plaintext port only, where role and node are mere claims.
 
-    `namespace` is its own, `network` and `role` those its admission gives, `node` the Kubernetes node it runs on ("":
-    not known), `cluster` the cluster that vouched for it, `metadata` the few claims that views may look at.
+    `namespace` is its own; `network`, `role` and `gateway` (the Gateway in its namespace that it belongs to) are those
+    its admission gives; `node` is the Kubernetes node it runs on ("": not known), `cluster` the cluster that vouched
+    for it; `metadata` and `extensions` are the few claims that views may look at.
     """
 
     id: str
@@ -52,6 +65,12 @@ class Proxy(msgspec.Struct, frozen=True):
     cluster: str
     node: str
     metadata: tuple[tuple[str, str], ...] = ()
+    gateway: str = ""
+    extensions: frozenset[str] = frozenset()
+
+    def claimed(self, key: str, default: str = "") -> str:
+        """The value of one of the claims in `metadata`."""
+        return next((value for name, value in self.metadata if name == key), default)
 
 
 def claims_of(node: Node | None) -> Claims:
@@ -84,6 +103,7 @@ def claims_of(node: Node | None) -> Claims:
         node=metadata.get("NODE_NAME", ""),
         cluster=metadata.get("CLUSTER_ID", ""),
         metadata=tuple(sorted(metadata.items())),
+        extensions=node.extensions,
     )
 
 

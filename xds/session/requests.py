@@ -8,7 +8,7 @@ message raise ProtocolViolation.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 from msgspec import Struct
@@ -22,16 +22,28 @@ Metadata = dict[str, object]
 """A google.protobuf.Struct as Python objects: None, bool, float, str, lists and dicts."""
 
 
+HASHABLE_STRING: Final = "envoy.hashable_string"
+"""Filter state that enters the key of upstream connection pools: stock Envoy has it, istio-proxy one of its own."""
+ON_DEMAND_SECRETS: Final = "envoy.tls.certificate_selectors.on_demand_secret"
+"""Certificates that are fetched when a client asks for their host."""
+KNOWN_EXTENSIONS: Final = frozenset({HASHABLE_STRING, ON_DEMAND_SECRETS})
+"""The extensions of an Envoy that are looked at, of the five hundred it lists."""
+
+
 class ProtocolViolation(Exception):
     """A client broke the protocol, or a limit that keeps one client from hurting the others; its stream must end."""
 
 
 class Node(Struct, frozen=True):
-    """Who the client says it is. Claims, all of them."""
+    """Who the client says it is. Claims, all of them.
+
+    `extensions` are those of the extensions built into it that make a difference to what it can be sent.
+    """
 
     id: str
     cluster: str
     metadata: Metadata
+    extensions: frozenset[str] = frozenset()
 
 
 class DeltaRequest(Struct, frozen=True):
@@ -103,7 +115,8 @@ def _parse(message_class: type[M], data: bytes) -> M:
 
 
 def _node(node: protos.envoy.config.core.v3.Node) -> Node:
-    return Node(id=node.id, cluster=node.cluster, metadata=_struct(node.metadata.fields))
+    extensions = KNOWN_EXTENSIONS.intersection([extension.name for extension in node.extensions])
+    return Node(node.id, node.cluster, _struct(node.metadata.fields), extensions)
 
 
 def _struct(fields: MessageMap[str, protos.google.protobuf.Value]) -> Metadata:

@@ -1,0 +1,53 @@
+"""Secret of Envoy's SDS: a certificate with its key, or the roots to trust, under a name.
+
+From keys and certificates as PEM to bytes; whether they fit was judged before. Records here never show what they hold.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from xds import protos
+from xds.encoded import Encoded, encode
+
+SECRET_TYPE: Final = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"  # noqa: S105 - a type
+
+WORKLOAD_CERTIFICATE: Final = "default"
+"""The name under which a proxy asks for the certificate of its own identity."""
+ROOTS: Final = "ROOTCA"
+"""The name under which a proxy asks for the roots of the mesh."""
+
+
+class KeyPair(Struct, frozen=True, gc=False):
+    """A certificate chain, leaf first, and the key of its leaf; both PEM."""
+
+    name: str
+    chain: bytes
+    key: bytes
+
+    def __repr__(self) -> str:
+        return f"KeyPair({self.name!r})"
+
+
+class TrustedRoots(Struct, frozen=True, gc=False):
+    """Root certificates, PEM."""
+
+    name: str
+    roots: bytes
+
+
+def encode_key_pair(pair: KeyPair) -> Encoded:
+    """A Secret with tls_certificate."""
+    message = protos.envoy.extensions.transport_sockets.tls.v3.Secret(name=pair.name)
+    message.tls_certificate.certificate_chain.inline_bytes = pair.chain
+    message.tls_certificate.private_key.inline_bytes = pair.key
+    return encode(message)
+
+
+def encode_roots(trusted: TrustedRoots) -> Encoded:
+    """A Secret with validation_context."""
+    message = protos.envoy.extensions.transport_sockets.tls.v3.Secret(name=trusted.name)
+    message.validation_context.trusted_ca.inline_bytes = trusted.roots
+    return encode(message)
