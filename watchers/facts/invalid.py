@@ -65,10 +65,11 @@ def field(path: Path) -> str:
     return text
 
 
-def refusal(message: str, document: object) -> InvalidObject:
+def refusal(message: str, document: object, *, confidential: bool = False) -> InvalidObject:
     """The InvalidObject for an error of msgspec about a value's type; ``document`` is the object it spoke of.
 
-    msgspec hides the keys of maps (``$.metadata.labels[...]``): the entry is found again by its type.
+    msgspec hides the keys of maps (``$.metadata.labels[...]``): the entry is found again by its type. Of a document
+    that is ``confidential`` no value is shown, only its type.
     """
     parts = _MESSAGE.fullmatch(message)
     if parts is None:
@@ -77,6 +78,9 @@ def refusal(message: str, document: object) -> InvalidObject:
     mismatch = _MISMATCH.fullmatch(what)
     got = mismatch["got"] if mismatch else ""
     path, value = _find(document, parts["path"] or "", got)
+    if mismatch and confidential:
+        expected = _expected(mismatch["wanted"])
+        return InvalidObject(path, f"is {_TYPES.get(got, got)}, must be {expected}", f"write {expected} there")
     if mismatch:
         return _mismatch(path, value, mismatch["wanted"], got)
     if missing := _MISSING.fullmatch(what):
@@ -94,8 +98,8 @@ def refusal(message: str, document: object) -> InvalidObject:
 
 
 def _mismatch(path: Path, value: object, wanted: str, got: str) -> InvalidObject:
-    wants = [name for name in wanted.split(" | ") if name != "null"]
-    expected = " or ".join(_TYPES.get(name, name) for name in wants)
+    wants = _wants(wanted)
+    expected = _expected(wanted)
     if "str" in wants and got in ("bool", "int", "float"):
         cure = f'put it in quotes: "{_shown(value)}"'
     elif "int" in wants and isinstance(value, str) and value.isascii() and value.isdigit():
@@ -106,6 +110,14 @@ def _mismatch(path: Path, value: object, wanted: str, got: str) -> InvalidObject
         cure = f"write {expected} there"
     shown = _TYPES.get(got, got) if got in ("array", "object") else _shown(value)
     return InvalidObject(path, f"is {shown}, must be {expected}", cure)
+
+
+def _wants(wanted: str) -> list[str]:
+    return [name for name in wanted.split(" | ") if name != "null"]
+
+
+def _expected(wanted: str) -> str:
+    return " or ".join(_TYPES.get(name, name) for name in _wants(wanted))
 
 
 def _find(document: object, rest: str, got: str) -> tuple[Path, object]:

@@ -52,7 +52,8 @@ class Kind:
     """A kind of objects that become facts.
 
     ``fact`` is the kind in the key of the fact (another than the object's for ConfigMaps and Secrets), ``selects``
-    which objects of the kind are facts at all, given the wire struct and the system namespace.
+    which objects of the kind are facts at all, given the wire struct and the system namespace. Of an object whose kind
+    is ``confidential`` no value is ever shown.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Kind:
         fact: str = "",
         namespaced: bool = True,
         selects: Callable[[Any, str], bool] | None = None,
+        confidential: bool = False,
     ) -> None:
         self.name = name
         self.api_versions = api_versions
@@ -72,6 +74,7 @@ class Kind:
         self._wire = wire
         self._read = read
         self._selects = selects
+        self._confidential = confidential
         self._object = msgspec.json.Decoder(wire)
         self._page = msgspec.json.Decoder(PageObject[wire])  # type: ignore[valid-type]
 
@@ -80,7 +83,7 @@ class Kind:
         try:
             return self._fact(msgspec.convert(document, self._wire), cluster, system_namespace)
         except msgspec.ValidationError as error:
-            raise self._about(refusal(str(error), document), document, cluster) from None
+            raise self._about(self._refusal(error, document), document, cluster) from None
         except InvalidObject as error:
             raise self._about(error, document, cluster) from None
 
@@ -94,7 +97,7 @@ class Kind:
             if isinstance(error, InvalidObject):
                 raise self._about(error, document, cluster) from None
             if isinstance(error, msgspec.ValidationError):
-                raise self._about(refusal(str(error), document), document, cluster) from None
+                raise self._about(self._refusal(error, document), document, cluster) from None
             raise self._about(_unreadable(error), document, cluster) from None
 
     def decode_page(self, data: bytes, cluster: str, system_namespace: str) -> Page:
@@ -131,6 +134,9 @@ class Kind:
         if self._selects is not None and not self._selects(wire, system_namespace):
             return None
         return self._read(wire, cluster)
+
+    def _refusal(self, error: msgspec.ValidationError, document: object) -> InvalidObject:
+        return refusal(str(error), document, confidential=self._confidential)
 
     def _about(self, error: InvalidObject, document: object, cluster: str) -> InvalidObject:
         """Says in the error which object it is about, as far as the object tells."""
@@ -169,6 +175,7 @@ KINDS = (
         read=secrets.read_tls_secret,
         fact="TLSSecret",
         selects=lambda wire, _: secrets.is_tls_secret(wire),
+        confidential=True,
     ),
     Kind(
         "EndpointSlice",

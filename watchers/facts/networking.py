@@ -12,7 +12,7 @@ import msgspec
 
 from watchers.facts.core import PortNumber
 from watchers.facts.invalid import InvalidObject
-from watchers.facts.keys import Labels, ObjectKey, shared_annotations, subdomain
+from watchers.facts.keys import Labels, ObjectKey, dns_label, shared_annotations
 from watchers.facts.metadata import Name, cluster_key, created, namespaced_key
 
 CLASS_ANNOTATION = "kubernetes.io/ingress.class"
@@ -20,7 +20,10 @@ DEFAULT_CLASS_ANNOTATION = "ingressclass.kubernetes.io/is-default-class"
 
 
 class IngressBackend(msgspec.Struct, frozen=True, gc=False):
-    """A Service of the Ingress's namespace and one of its ports, by number or name."""
+    """A Service of the Ingress's namespace and one of its ports, by number or name.
+
+    Of a backend that is no Service but a ``resource`` nothing is known: no service and port 0.
+    """
 
     service: str
     port: int | str
@@ -98,7 +101,7 @@ class BackendServiceObject(msgspec.Struct, gc=False):
 
 
 class BackendObject(msgspec.Struct, gc=False):
-    """A backend; one that is a ``resource`` is not read."""
+    """A backend; what a ``resource`` is goes unread."""
 
     service: BackendServiceObject | None = None
 
@@ -148,6 +151,7 @@ class IngressObject(msgspec.Struct, gc=False):
 
 
 _NO_SPEC = IngressSpec()
+_NO_SERVICE = IngressBackend("", 0)
 _PATH_TYPES = ("Exact", "Prefix", "ImplementationSpecific")
 
 
@@ -186,13 +190,16 @@ def _path(wire: PathObject, number: int, position: int) -> IngressPath:
 def _backend(wire: BackendObject, *field: str | int) -> IngressBackend:
     service = wire.service
     if service is None:
-        raise InvalidObject((*field,), "names no service", "name a service; backends that are resources are not served")
+        return _NO_SERVICE
     port = service.port
     number = port.number if port else None
     name = port.name if port else None
     if not number and not name:
         raise InvalidObject((*field, "service", "port"), "is empty", "give the port's number or its name")
-    return IngressBackend(intern(subdomain(service.name, *field, "service", "name")), number or intern(name or ""))
+    return IngressBackend(
+        dns_label(service.name, *field, "service", "name"),
+        number or dns_label(name or "", *field, "service", "port", "name"),
+    )
 
 
 # IngressClass on the wire

@@ -114,8 +114,8 @@ def test_every_field_of_a_wire_struct_occurs_in_a_recording() -> None:
                 declared.add((type(struct).__name__, field))
                 if getattr(struct, field) is not None:
                     seen.add((type(struct).__name__, field))
-    cluster_wide = {("NamespaceMeta", "namespace"), ("NodeMeta", "namespace")}
-    tested_elsewhere = {("PodMeta", "deletion"), ("ServiceSpec", "external_name")}
+    cluster_wide = {("NamespaceMeta", "namespace"), ("NodeMeta", "namespace"), ("ClassMeta", "namespace")}
+    tested_elsewhere = {("PodMeta", "deletion"), ("ServiceSpec", "external_name"), ("SecretObject", "plain")}
     assert declared - seen == cluster_wide | tested_elsewhere
 
 
