@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import logging
 import weakref
 from collections.abc import Callable, Iterator
 
 import grpc
 import pytest
 
-from tests.kit.accounts import Accounts
+from tests.kit.accounts import NODE_ID, Accounts
+from tests.kit.eventually import eventually
+from tests.kit.grpc_server import Server
 from tests.kit.transport import Content, Peer, turns
+from xds import protos
+from xds.client import AdsClient
+from xds.encoded import Encoded, encode, wrap
 from xds.messages.authorization import AUTHORIZATION_TYPE
 from xds.messages.workload import ADDRESS_TYPE
 from xds.records import Record
@@ -125,3 +132,94 @@ async def test_an_ended_stream_leaves_no_object_even_without_the_collector(end: 
     del peer
     await turns()
     assert [reference() for reference in left if reference() is not None] == []
+
+
+class Wire:
+    """A connection to a server that can be stalled and cut: forwards bytes between one client and `port`."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._writers: list[asyncio.StreamWriter] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self.server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> str:
+        self.server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        host, port = self.server.sockets[0].getsockname()[:2]
+        return f"{host}:{port}"
+
+    async def __aexit__(self, *error: object) -> None:
+        assert self.server is not None
+        self.cut()
+        self.server.close()
+        await self.server.wait_closed()
+        await asyncio.gather(*self._tasks)
+
+    def stall(self) -> None:
+        """Passes nothing on any more."""
+        self._flowing.clear()
+
+    def cut(self) -> None:
+        """Resets the connection, in the middle of whatever is under way."""
+        for writer in self._writers:
+            writer.transport.abort()
+        self._flowing.set()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers += [writer, back]
+        self._tasks += [
+            asyncio.create_task(self._forward(reader, back)),
+            asyncio.create_task(self._forward(there, writer)),
+        ]
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(1 << 16):
+                await self._flowing.wait()
+                writer.write(data)
+                await writer.drain()
+
+
+async def test_a_connection_cut_in_the_middle_of_a_large_write_ends_its_stream_quietly(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Server() as server:
+        for _ in range(5):
+            wire = Wire(server.ports.plaintext or 0)
+            async with wire as address, AdsClient(address, node_id=NODE_ID) as client, client.delta() as stream:
+                await stream.subscribe(AUTHORIZATION_TYPE)
+                await stream.ack(await stream.receive())
+                wire.stall()
+                server.content.apply(
+                    AUTHORIZATION_TYPE,
+                    *(wrap(AUTHORIZATION_TYPE, f"p{n}", workload_bytes(300_000)) for n in range(100)),
+                )
+                await eventually(lambda: not server.content.readings[0].pending)
+                wire.cut()
+                await eventually(lambda: len(server.streams) == 0)
+    assert server.content.readings == []
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_a_hundred_hostile_connections_leave_an_honest_stream_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async with Server() as server, server.client() as client, client.delta() as honest:
+        await honest.subscribe(AUTHORIZATION_TYPE)
+        await honest.ack(await honest.receive())
+        for number in range(100):
+            port = server.ports.tls if number % 2 else server.ports.plaintext
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write((b"\x16\x03\x01" if number % 3 else b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") + b"\xff" * 4000)
+            await writer.drain()
+            writer.transport.abort()
+        server.content.apply(AUTHORIZATION_TYPE, wrap(AUTHORIZATION_TYPE, "p", workload_bytes(10)))
+        assert [resource.name for resource in (await honest.receive()).resources] == ["p"]
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def workload_bytes(size: int) -> Encoded:
+    address = protos.istio.workload.Address()
+    address.workload.hostname = "x" * size
+    return encode(address)

@@ -130,6 +130,8 @@ class Dialogue:
 
     async def _carry_out(self, actions: list[Action]) -> None:
         """Writes the responses among `actions`, and records all; a response is let go as soon as it is written."""
+        if not actions:
+            return
         for ack in self._acks(actions):
             self._records.append(ack)
         for rejected in self._rejections(actions):
