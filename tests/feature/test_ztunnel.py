@@ -19,10 +19,11 @@ from tests.kit import manifests as m
 from tests.kit.certificates import signing_request
 from tests.kit.eventually import eventually
 from tests.kit.manifests import write_manifests
-from tests.kit.plane import Clock, Plane, write_identities
+from tests.kit.plane import Clock, Plane, learned, told
 from tests.kit.process import Isthmus, run_arguments, running
 from tests.kit.relay import Relay
-from tests.kit.ztunnel import Node, Received, Route, Tunnel, Ztunnel, ZtunnelClient, ZtunnelMachine
+from tests.kit.two_clusters import CART, CART_1, CART_2, CART_3, CLIENT, GATEWAY, TOKEN, WAY, TwoClusters
+from tests.kit.ztunnel import Node, Route, Tunnel, Ztunnel, ZtunnelClient, ZtunnelMachine
 from tests.kit.ztunnel.grpc_transport import METHOD, GrpcDialer, GrpcTransport
 from tests.kit.ztunnel.readings import PolicyUpdate, ServiceUpdate, WorkloadUpdate
 from tests.kit.ztunnel.validation import Rejected
@@ -33,81 +34,12 @@ from xds.messages.authorization import AUTHORIZATION_TYPE
 from xds.messages.workload import ADDRESS_TYPE
 
 discovery = protos.envoy.service.discovery.v3
-
-CART = "shop/cart.shop.svc.cluster.local"
-CLIENT, CART_1, CART_2 = "alpha//Pod/shop/client-1", "alpha//Pod/shop/cart-1", "alpha//Pod/shop/cart-2"
-GATEWAY = "NetworkGateway/net2/192.0.2.20/0"
-WAY = f"net2/SplitHorizonWorkload/istio-system/east-west/192.0.2.20/{CART}"
 BEHIND = {GATEWAY, WAY}
-TOKEN = "ztunnel-token"
-
-
-class World:
-    """Two clusters as files: `cart` is global, with two pods in alpha (home, net1) and three in beta (net2)."""
-
-    def __init__(self, directory: Path) -> None:
-        self.alpha = directory / "alpha"
-        self.beta = directory / "beta"
-        self.identities = write_identities(
-            directory / "identities.json",
-            {TOKEN: ("istio-system/ztunnel", "alpha-1"), "cart-token": ("shop/cart", "alpha-2")},
-        )
-        for number, path in enumerate((self.alpha, self.beta), start=1):
-            write_manifests(
-                path,
-                m.namespace("istio-system", network=f"net{number}"),
-                m.namespace("shop"),
-                *(m.node(f"{path.name}-{node}", region=f"r{number}") for node in (1, 2)),
-                m.east_west_gateway("istio-system/east-west", f"192.0.2.{number}0", network=f"net{number}"),
-                file="cluster.yaml",
-            )
-            cart = m.service("shop/cart", f"10.{95 + number}.1.10", selector={"app": "cart"}, is_global=True)
-            write_manifests(path, cart, file="cart.yaml")
-        self.client()
-        self.cart_pod(self.alpha, 1)
-        self.cart_pod(self.alpha, 2)
-        for number in (1, 2, 3):
-            self.cart_pod(self.beta, number)
-
-    def cart_pod(self, cluster: Path, number: int, **fields: Any) -> Path:
-        """A file for one pod of `cart`, the odd ones on the first node."""
-        network = 10 if cluster == self.alpha else 20
-        pod = m.pod(
-            f"shop/cart-{number}",
-            f"10.{network}.1.{number}",
-            labels={"app": "cart"},
-            account="cart",
-            node=f"{cluster.name}-{2 - number % 2}",
-            **fields,
-        )
-        return write_manifests(cluster, pod, file=f"cart-{number}.yaml")
-
-    def client(self, **labels: str) -> Path:
-        """The pod that connects to `cart`, on the first node of alpha."""
-        pod = m.pod("shop/client-1", "10.10.1.100", labels=labels, account="client", node="alpha-1")
-        return write_manifests(self.alpha, pod, file="client.yaml")
-
-    def plane(self, **settings: Any) -> Plane:
-        """A control plane of alpha that reads beta."""
-        return Plane(self.alpha, self.beta, identities=self.identities, **settings)
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
-async def learned(client: ZtunnelClient) -> ZtunnelMachine:
-    """The machine of a client that has been told everything there is."""
-    await client.until(lambda machine: machine.ready)
-    return client.machine
-
-
-async def told(client: ZtunnelClient, name: str) -> Received:
-    """The next response, of those not seen yet, that is about the resource of that name."""
-    seen = len(client.machine.received)
-    await client.until(lambda machine: any(name in (*r.resources, *r.removed) for r in list(machine.received)[seen:]))
-    return next(r for r in list(client.machine.received)[seen:] if name in (*r.resources, *r.removed))
+def world(tmp_path: Path) -> TwoClusters:
+    return TwoClusters(tmp_path)
 
 
 def since(client: ZtunnelClient, count: int) -> list[tuple[set[str], set[str]]]:
@@ -182,7 +114,9 @@ async def test_a_connection_at_home_takes_one_tunnel_and_one_to_another_network_
 
 
 @pytest.mark.parametrize("token", ["", TOKEN])
-async def test_a_ztunnel_learns_the_same_over_tls_with_its_token_and_in_plaintext(world: World, token: str) -> None:
+async def test_a_ztunnel_learns_the_same_over_tls_with_its_token_and_in_plaintext(
+    world: TwoClusters, token: str
+) -> None:
     ztunnel = Ztunnel("net1", Node(pod_name="ztunnel-1", namespace="istio-system", node_name="alpha-1"))
     async with world.plane() as plane, plane.connect(ztunnel, token) as client:
         machine = await learned(client)
@@ -190,14 +124,14 @@ async def test_a_ztunnel_learns_the_same_over_tls_with_its_token_and_in_plaintex
         assert machine.oddities == []
 
 
-async def test_an_unknown_token_opens_no_stream(world: World) -> None:
+async def test_an_unknown_token_opens_no_stream(world: TwoClusters) -> None:
     async with world.plane() as plane, plane.client("stolen") as client, client.delta() as stream:
         with pytest.raises(StreamEnded) as caught:
             await stream.receive()
     assert caught.value.code is grpc.StatusCode.UNAUTHENTICATED
 
 
-async def test_the_token_of_a_plain_workload_opens_no_stream(world: World) -> None:
+async def test_the_token_of_a_plain_workload_opens_no_stream(world: TwoClusters) -> None:
     async with world.plane() as plane, plane.client("cart-token") as client, client.delta() as stream:
         await stream.subscribe(ADDRESS_TYPE)
         with pytest.raises(StreamEnded) as caught:
@@ -206,7 +140,7 @@ async def test_the_token_of_a_plain_workload_opens_no_stream(world: World) -> No
     assert plane.pushes() == []
 
 
-async def test_fifty_clients_at_once_are_told_the_same_bytes(world: World) -> None:
+async def test_fifty_clients_at_once_are_told_the_same_bytes(world: TwoClusters) -> None:
     async with world.plane() as plane, AsyncExitStack() as stack:
 
         async def ask() -> object:
@@ -223,7 +157,7 @@ async def test_fifty_clients_at_once_are_told_the_same_bytes(world: World) -> No
 # Changes of files.
 
 
-async def test_an_edited_file_reaches_the_client(world: World) -> None:
+async def test_an_edited_file_reaches_the_client(world: TwoClusters) -> None:
     async with world.plane() as plane, plane.connect(Ztunnel("net1")) as client:
         machine = await learned(client)
         world.client(app="shopfront")
@@ -231,18 +165,18 @@ async def test_an_edited_file_reaches_the_client(world: World) -> None:
         assert machine.state.workloads.by_uid[CLIENT].canonical_name == "shopfront"
 
 
-async def test_a_new_file_brings_its_pod_and_a_deleted_file_takes_it_away(world: World) -> None:
+async def test_a_new_file_brings_its_pod_and_a_deleted_file_takes_it_away(world: TwoClusters) -> None:
     async with world.plane() as plane, plane.connect(Ztunnel("net1")) as client:
         await learned(client)
         file = world.cart_pod(world.alpha, 3)
-        brought = await told(client, "alpha//Pod/shop/cart-3")
+        brought = await told(client, CART_3)
         file.unlink()
-        taken = await told(client, "alpha//Pod/shop/cart-3")
-        assert (brought.resources, brought.removed) == (("alpha//Pod/shop/cart-3",), ())
-        assert (taken.resources, taken.removed) == ((), ("alpha//Pod/shop/cart-3",))
+        taken = await told(client, CART_3)
+        assert (brought.resources, brought.removed) == ((CART_3,), ())
+        assert (taken.resources, taken.removed) == ((), (CART_3,))
 
 
-async def test_a_broken_file_keeps_its_content_and_shows_a_finding_until_it_is_mended(world: World) -> None:
+async def test_a_broken_file_keeps_its_content_and_shows_a_finding_until_it_is_mended(world: TwoClusters) -> None:
     async with world.plane() as plane, plane.connect(Ztunnel("net1")) as client:
         await learned(client)
         file = world.alpha / "cart-1.yaml"
@@ -274,7 +208,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: count
 
 
-def noisy(world: World) -> None:
+def noisy(world: TwoClusters) -> None:
     """Rewrites a pod with nothing changed but what nobody reads."""
     pod = m.pod(
         "shop/client-1",
@@ -289,7 +223,7 @@ def noisy(world: World) -> None:
 
 @pytest.mark.parametrize("rewrite", [lambda world: world.client(), noisy], ids=["equal", "irrelevant"])
 async def test_a_file_written_anew_without_change_runs_no_pass_and_pushes_nothing(
-    world: World, loads: Callable[[], int], rewrite: Callable[[World], object]
+    world: TwoClusters, loads: Callable[[], int], rewrite: Callable[[TwoClusters], object]
 ) -> None:
     async with world.plane() as plane, plane.connect(Ztunnel("net1")) as client:
         await learned(client)
@@ -304,7 +238,7 @@ async def test_a_file_written_anew_without_change_runs_no_pass_and_pushes_nothin
 
 
 @pytest.mark.parametrize(("cluster", "name"), [("alpha", CART_2), ("beta", WAY)])
-async def test_one_pod_that_becomes_ready_sends_one_resource(world: World, cluster: str, name: str) -> None:
+async def test_one_pod_that_becomes_ready_sends_one_resource(world: TwoClusters, cluster: str, name: str) -> None:
     directory = world.alpha if cluster == "alpha" else world.beta
     world.cart_pod(directory, 2, ready=False)
     async with world.plane() as plane, plane.connect(Ztunnel("net1")) as client:
@@ -317,7 +251,7 @@ async def test_one_pod_that_becomes_ready_sends_one_resource(world: World, clust
         assert [(push.resources, push.removed) for push in plane.pushes()[pushes:]] == [(1, 0)]
 
 
-async def test_shares_follow_the_pods_that_are_ready_elsewhere(world: World) -> None:
+async def test_shares_follow_the_pods_that_are_ready_elsewhere(world: TwoClusters) -> None:
     ztunnel = Ztunnel("net1")
     async with world.plane() as plane, plane.connect(ztunnel) as client:
         await learned(client)
@@ -338,7 +272,7 @@ async def probability_of_the_way_to_beta(ztunnel: Ztunnel) -> Fraction:
 # Reconnections.
 
 
-async def test_a_client_that_comes_back_is_told_nothing_it_holds(world: World) -> None:
+async def test_a_client_that_comes_back_is_told_nothing_it_holds(world: TwoClusters) -> None:
     ztunnel = Ztunnel("net1")
     async with world.plane() as plane:
         async with plane.connect(ztunnel) as client:
@@ -349,7 +283,7 @@ async def test_a_client_that_comes_back_is_told_nothing_it_holds(world: World) -
             assert since(client, before) == [(set(), set()), (set(), set())]
 
 
-async def test_a_client_that_comes_back_is_told_the_difference_and_what_has_gone(world: World) -> None:
+async def test_a_client_that_comes_back_is_told_the_difference_and_what_has_gone(world: TwoClusters) -> None:
     ztunnel = Ztunnel("net1")
     async with world.plane() as plane:
         async with plane.connect(ztunnel) as client:
@@ -362,10 +296,10 @@ async def test_a_client_that_comes_back_is_told_the_difference_and_what_has_gone
             world.cart_pod(world.alpha, 2, ready=False)
             await told(other, CART_2)
             world.cart_pod(world.alpha, 3)
-            await told(other, "alpha//Pod/shop/cart-3")
+            await told(other, CART_3)
         async with plane.connect(ztunnel) as client:
             await client.until(lambda machine: len(machine.received) == before + 2)
-            assert since(client, before)[1] == ({CART_2, "alpha//Pod/shop/cart-3"}, {CART_1})
+            assert since(client, before)[1] == ({CART_2, CART_3}, {CART_1})
             assert machine.held(ADDRESS_TYPE) == other.machine.held(ADDRESS_TYPE)
 
 
@@ -383,7 +317,7 @@ async def reconnected(ztunnel: Ztunnel, process: Isthmus) -> tuple[set[str], set
     return since(client, before)[1]
 
 
-async def test_a_restarted_control_plane_resends_nothing_whatever_the_order_of_its_sets(world: World) -> None:
+async def test_a_restarted_control_plane_resends_nothing_whatever_the_order_of_its_sets(world: TwoClusters) -> None:
     ztunnel = Ztunnel("net1")
     arguments = run_arguments(f"alpha={world.alpha}", f"beta={world.beta}", plaintext=True)
     answers = []
@@ -394,7 +328,7 @@ async def test_a_restarted_control_plane_resends_nothing_whatever_the_order_of_i
     assert answers == [(set(ztunnel.machine.held(ADDRESS_TYPE)), set()), (set(), set())]
 
 
-async def test_what_an_unread_remote_may_hold_is_not_withdrawn_before_its_limit_has_passed(world: World) -> None:
+async def test_what_an_unread_remote_may_hold_is_not_withdrawn_before_its_limit_has_passed(world: TwoClusters) -> None:
     ztunnel = Ztunnel("net1")
     async with world.plane() as plane, plane.connect(ztunnel) as client:
         machine = await learned(client)
@@ -403,7 +337,7 @@ async def test_what_an_unread_remote_may_hold_is_not_withdrawn_before_its_limit_
     async with world.plane(held=["beta"], now=clock, remote_timeout=0.02) as plane, plane.connect(ztunnel) as client:
         await client.until(lambda machine: len(machine.received) == before + 2)
         world.cart_pod(world.alpha, 3)
-        await told(client, "alpha//Pod/shop/cart-3")
+        await told(client, CART_3)
         (world.alpha / "cart-2.yaml").unlink()
         await told(client, CART_2)
         # Neither removed nor, as the service whose addresses beta knows, told without them. What is new is told, and
@@ -411,7 +345,7 @@ async def test_what_an_unread_remote_may_hold_is_not_withdrawn_before_its_limit_
         assert since(client, before) == [
             (set(), set()),
             (set(), set()),
-            ({"alpha//Pod/shop/cart-3"}, set()),
+            ({CART_3}, set()),
             (set(), {CART_2}),
         ]
         clock.now += 1
@@ -419,14 +353,14 @@ async def test_what_an_unread_remote_may_hold_is_not_withdrawn_before_its_limit_
         assert since(client, before + 4) == [({CART}, BEHIND)]
         plane.release("beta")
         await told(client, WAY)
-        there = set(held) - {CART_2} | {"alpha//Pod/shop/cart-3"}
+        there = set(held) - {CART_2} | {CART_3}
         assert set(machine.held(ADDRESS_TYPE)) == there
         assert {name: machine.held(ADDRESS_TYPE)[name] for name in held if name in there} == {
             name: version for name, version in held.items() if name in there
         }
 
 
-async def test_a_new_client_is_served_what_is_known_while_a_remote_is_unread(world: World) -> None:
+async def test_a_new_client_is_served_what_is_known_while_a_remote_is_unread(world: TwoClusters) -> None:
     async with world.plane(held=["beta"]) as plane, plane.connect(Ztunnel("net1")) as client:
         machine = await learned(client)
         assert {CLIENT, CART_1, CART_2, CART} <= set(machine.held(ADDRESS_TYPE))
@@ -435,7 +369,7 @@ async def test_a_new_client_is_served_what_is_known_while_a_remote_is_unread(wor
         await client.until(lambda machine: set(machine.held(ADDRESS_TYPE)) >= BEHIND)
 
 
-async def test_nobody_is_served_before_home_is_read(world: World) -> None:
+async def test_nobody_is_served_before_home_is_read(world: TwoClusters) -> None:
     async with world.plane(held=["alpha"]) as plane, plane.connect(Ztunnel("net1")) as client:
         await eventually(lambda: plane.cluster("beta").state == "synced")
         assert not client.machine.received
@@ -481,7 +415,7 @@ class Refusing(Ztunnel):
 
 @pytest.mark.parametrize("silent", [False, True])
 async def test_what_a_client_refuses_is_not_sent_again_until_it_changes_and_all_else_gets_through(
-    world: World, silent: bool
+    world: TwoClusters, silent: bool
 ) -> None:
     picky = Picky(CART_1, silent=silent)
     async with world.plane() as plane, plane.connect(Refusing(picky)) as client:
@@ -502,7 +436,7 @@ async def test_what_a_client_refuses_is_not_sent_again_until_it_changes_and_all_
         await eventually(lambda: not plane.control.findings())
 
 
-async def test_what_one_client_refuses_another_is_told(world: World) -> None:
+async def test_what_one_client_refuses_another_is_told(world: TwoClusters) -> None:
     async with (
         world.plane() as plane,
         plane.connect(Refusing(Picky(CART_1))) as picky,
@@ -519,7 +453,9 @@ WINDOW = 65_535
 NARROW = [("grpc.http2.lookahead_bytes", WINDOW), ("grpc.http2.bdp_probe", 0), ("grpc.use_local_subchannel_pool", 1)]
 
 
-async def test_a_client_that_does_not_read_holds_up_nobody_and_then_catches_up_with_the_newest(world: World) -> None:
+async def test_a_client_that_does_not_read_holds_up_nobody_and_then_catches_up_with_the_newest(
+    world: TwoClusters,
+) -> None:
     crowd = [m.pod(f"shop/crowd-{number}", f"10.11.{number // 250}.{number % 250}") for number in range(1000)]
     write_manifests(world.alpha, *crowd, file="crowd.json")
     lazy = ZtunnelMachine(Node(pod_name="lazy", namespace="istio-system"))
@@ -567,7 +503,9 @@ def identity(account: str) -> str:
     return "spiffe://cluster.local/ns/{}/sa/{}".format(*account.split("/"))
 
 
-async def test_a_ztunnel_gets_certificates_for_itself_and_for_accounts_with_a_pod_on_its_node(world: World) -> None:
+async def test_a_ztunnel_gets_certificates_for_itself_and_for_accounts_with_a_pod_on_its_node(
+    world: TwoClusters,
+) -> None:
     async with world.plane() as plane, plane.client(TOKEN) as client:
         for account in ("istio-system/ztunnel", "shop/client", "shop/cart"):
             name = identity(account)
@@ -576,7 +514,7 @@ async def test_a_ztunnel_gets_certificates_for_itself_and_for_accounts_with_a_po
             assert chain[-1] == plane.control.authority.root_certificates
 
 
-async def test_nobody_gets_certificates_for_accounts_that_are_not_theirs(world: World) -> None:
+async def test_nobody_gets_certificates_for_accounts_that_are_not_theirs(world: TwoClusters) -> None:
     elsewhere = m.pod("shop/ledger-1", "10.10.1.50", account="ledger", node="alpha-2")
     write_manifests(world.alpha, elsewhere, file="ledger.yaml")
     refused = [
@@ -598,7 +536,7 @@ async def test_nobody_gets_certificates_for_accounts_that_are_not_theirs(world: 
         assert all(identity(account) in end.details for end, (_, account) in zip(ends, refused, strict=True))
 
 
-async def test_a_pod_that_comes_to_a_node_is_worth_a_certificate_at_once(world: World) -> None:
+async def test_a_pod_that_comes_to_a_node_is_worth_a_certificate_at_once(world: TwoClusters) -> None:
     async with world.plane() as plane, plane.client(TOKEN) as client:
         name = identity("shop/newcomer")
         # Asked for before the control plane has heard of the pod: it waits a moment for it.

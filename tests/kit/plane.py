@@ -21,7 +21,7 @@ from aggregator.app.setting_values import Address, ClusterSource
 from aggregator.app.settings import Settings
 from tests.kit.eventually import eventually
 from tests.kit.pages import Page, page
-from tests.kit.ztunnel import Ztunnel, ZtunnelClient
+from tests.kit.ztunnel import Received, Ztunnel, ZtunnelClient, ZtunnelMachine
 from tests.kit.ztunnel.grpc_transport import GrpcDialer
 from watchers.directory import watch_directory
 from watchers.facts.cluster import Cluster
@@ -215,3 +215,16 @@ def write_identities(path: Path, tokens: Mapping[str, tuple[str, str]]) -> Path:
     draft = path.with_suffix(".draft")
     draft.write_text(json.dumps(entries))
     return draft.replace(path)
+
+
+async def learned(client: ZtunnelClient) -> ZtunnelMachine:
+    """The machine of a client that has been told everything there is."""
+    await client.until(lambda machine: machine.ready)
+    return client.machine
+
+
+async def told(client: ZtunnelClient, name: str) -> Received:
+    """The next response, of those not seen yet, that is about the resource of that name."""
+    seen = len(client.machine.received)
+    await client.until(lambda machine: any(name in (*r.resources, *r.removed) for r in list(machine.received)[seen:]))
+    return next(r for r in list(client.machine.received)[seen:] if name in (*r.resources, *r.removed))
