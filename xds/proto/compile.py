@@ -91,6 +91,8 @@ ROOTS = (
     "envoy/extensions/access_loggers/file/v3/file.proto",
     "envoy/extensions/access_loggers/open_telemetry/v3/logs_service.proto",
     "envoy/extensions/access_loggers/stream/v3/stream.proto",
+    # Extensions of istio-proxy, whose messages are not in Envoy's API.
+    "udpa/type/v1/typed_struct.proto",
 )
 
 
