@@ -156,6 +156,8 @@ class DeltaExchange(Exchange[DeltaRequest]):
             removed += going
             for name in going:
                 del self._gone[name]
+            if not self._gone:
+                self._gone = {}
         if not (resources or removed or self.due):
             return None
         return Response(resources, tuple(removed), resources)
@@ -166,7 +168,13 @@ class DeltaExchange(Exchange[DeltaRequest]):
     def _gather(self) -> None:
         """All there is."""
         self._everything = False
-        if self._claims or self.quarantine.occupied or self.bisection.suspects:
+        claims = self._claims
+        if claims and self.content.state == "settled":
+            # What every proxy of a fleet goes through when its control plane restarts: most of it is held already.
+            for name, resource in self.content.items():
+                if claims.pop(name, None) != resource.digest.hex():
+                    self._offer(name, resource)
+        elif claims or self.quarantine.occupied or self.bisection.suspects:
             for name, resource in self.content.items():
                 self._offer(name, resource)
         else:
@@ -198,6 +206,7 @@ class DeltaExchange(Exchange[DeltaRequest]):
                 del self._claims[name]
                 self._gone[name] = tick
         self._reconciled = True
+        self._claims = dict(self._claims)  # a dict keeps the size it once had
 
     def _chunk(self) -> tuple[Resource, ...]:
         """As much of what waits as one response may hold, and one resource at least."""

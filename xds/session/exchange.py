@@ -205,7 +205,7 @@ class Exchange(ABC, Generic[R_contra]):
         causes, self._causes = self._causes, ()
         if response is None:
             self.answered = self.answered or not self.interest.empty
-            self._settle()
+            self._settle(tick)
             return None
         nonce = next(nonces)
         self._under_way = (nonce, response, not response.group and self.due)
@@ -231,23 +231,27 @@ class Exchange(ABC, Generic[R_contra]):
         if error is not None:
             self._amends_due = self._amends_due or (due and bool(response.news))
             actions = self._reject(response, nonce, error)
-            self._settle()
+            self._settle(self._taken)
             return actions
         self._clean = True
         self._amends_due = False
         self.quarantine.accept(response.news)
         self.bisection.clear(response.news)
         self._accepted(response)
-        self._settle()
+        self._settle(self._taken)
         return [Accepted(self.type_url, nonce, self.acknowledged)]
 
     def _next(self, tick: int, released: int) -> Response | None:
-        if self.bisection.waiting and not (self._fresh_turn and self.fresh):
+        if self.bisection.waiting:
+            if self._fresh_turn and self.fresh:
+                self._fresh_turn = False
+                response = self._compose(tick, released)
+                if response is not None:
+                    return response
             group = self.bisection.next_group()
             if group:
                 self._fresh_turn = True
                 return self._compose_group(group)
-        self._fresh_turn = False
         return self._compose(tick, released)
 
     def _reject(self, response: Response, nonce: str, error: str) -> list[Action]:
@@ -271,10 +275,10 @@ class Exchange(ABC, Generic[R_contra]):
         self._refused(response, named=named)
         return actions
 
-    def _settle(self) -> None:
-        """With nothing under way or waiting, the client has answered for all that was taken."""
+    def _settle(self, tick: int) -> None:
+        """With nothing under way: if nothing waits either, the client has answered for all there was in a tick."""
         if self.fresh or self.bisection.suspects or self.deferring:
             return
-        self.drained = max(self.drained, self._taken)
+        self.drained = max(self.drained, tick)
         if not self.removing:
             self.acknowledged = self.revision

@@ -87,9 +87,9 @@ class Session(ABC, Generic[R]):
         exchanges = self._exchanges.values()
         for exchange in exchanges:
             exchange.look(now, self._tick)
-        again = True
-        while again:
-            again = False
+        # What turns out to need nothing to be sent may have been all that another type waited for, and so on.
+        for _ in range(len(exchanges)):
+            drained = False
             for exchange in exchanges:
                 released = self._released(exchange, now)
                 if not exchange.ready(released) or self._held_up(exchange, now):
@@ -97,8 +97,10 @@ class Session(ABC, Generic[R]):
                 send = exchange.send(self._nonces, self._tick, released)
                 if send is not None:
                     actions.append(send)
-                else:  # and what it turned out not to need may have been all that another type waited for
-                    again = True
+                else:
+                    drained = True
+            if not drained:
+                break
         return actions
 
     def close(self) -> None:

@@ -8,7 +8,6 @@ version is remembered and not sent again on that stream. Pure bookkeeping on res
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -97,7 +96,7 @@ class Bisection:
 
     def __init__(self) -> None:
         self.suspects: dict[str, Resource] = {}
-        self._groups: deque[tuple[Resource, ...]] = deque()
+        self._groups: list[tuple[Resource, ...]] = []
 
     @property
     def waiting(self) -> bool:
@@ -113,7 +112,7 @@ class Bisection:
     def next_group(self) -> tuple[Resource, ...]:
         """The next group, without what was cleared or dropped meanwhile; empty if that was all of them."""
         while self._groups:
-            group = tuple(resource for resource in self._groups.popleft() if self.suspected(resource))
+            group = tuple(resource for resource in self._groups.pop(0) if self.suspected(resource))
             if group:
                 return group
         return ()
@@ -149,7 +148,7 @@ def culprits(message: str, resources: Mapping[str, Resource]) -> dict[str, str]:
         name, separator, reason = part.partition(": ")
         if separator and name in resources:
             found[name], last = reason, name
-        elif last:  # a reason that has a semicolon in it
+        elif last and len(found[last]) < MAX_MESSAGE:  # a reason that has a semicolon in it
             found[last] += "; " + part
     if found:
         return found

@@ -41,6 +41,8 @@ class SotwExchange(Exchange[SotwRequest]):
 
         self._doubtful: set[str] = set()
         """Names given up or asked for while a response was under way: that one proves nothing about them."""
+        self._uncertain: set[str] = set()
+        """Names in rejected responses, applied or not: the client is to be told what it should hold of them."""
 
     def ask(self, request: SotwRequest) -> None:
         """See Exchange."""
@@ -130,7 +132,10 @@ class SotwExchange(Exchange[SotwRequest]):
                 self._held = held_then
                 self._answer_due = False
                 return None
-        news = tuple(resource for resource in held_then if held.get(resource.name) != resource)
+        uncertain = self._uncertain
+        news = tuple(
+            resource for resource in held_then if held.get(resource.name) != resource or resource.name in uncertain
+        )
         if not self.interest.wildcard:
             self._held = tuple(resource for resource in self._held if resource.name in wanted)
             return Response(news, (), news, held=held_then) if news or self.due else None
@@ -155,12 +160,19 @@ class SotwExchange(Exchange[SotwRequest]):
 
     def _accepted(self, response: Response) -> None:
         self._keep(response.held)
+        if self.interest.wildcard:
+            self._uncertain.clear()
+        else:
+            self._uncertain.difference_update(resource.name for resource in response.resources)
         if response.group:
             self._stale = True
 
     def _refused(self, response: Response, *, named: bool) -> None:
         if response.news:
-            # A client need not have applied any of it: what is not to blame is offered again.
+            # It may have applied all of it but the culprits, or nothing: what is not to blame is offered again.
+            self._uncertain.update(resource.name for resource in response.news if not self.quarantine.hold(resource))
+            self._uncertain.update(response.removed)
+            self._amends_due = self._amends_due or bool(self._uncertain)
             self._stale = True
             self._doubtful.clear()
         else:

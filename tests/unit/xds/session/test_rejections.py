@@ -44,6 +44,11 @@ def test_all_culprits_of_a_list_are_found_each_with_its_reason() -> None:
     }
 
 
+def test_a_hostile_text_is_kept_in_part() -> None:
+    found = culprits("ns/a: x" + "; y" * 1_000_000, named("ns/a"))
+    assert len(found["ns/a"]) < 2 * MAX_MESSAGE
+
+
 def test_a_name_with_colons_is_found() -> None:
     name = "c/discovery.k8s.io/EndpointSlice/ns/slice/2001:db8::1"
     assert culprits(f"{name}: bad", named(name)) == {name: "bad"}
