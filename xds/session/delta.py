@@ -50,7 +50,7 @@ class DeltaExchange(Exchange[DeltaRequest]):
     def ask(self, request: DeltaRequest) -> None:
         """Take in what a request says about the subscription, which holds even if its nonce is stale."""
         claims: Mapping[str, str] = {}
-        if self.served and not request.response_nonce:
+        if self.served and not (self.interest.begun and request.response_nonce):
             claims = request.initial_resource_versions
         if len(claims) > MAX_NAMES:
             raise ProtocolViolation(f"initial versions of {len(claims)} resources; {MAX_NAMES} are the limit")

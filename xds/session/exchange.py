@@ -202,7 +202,9 @@ class Exchange(ABC, Generic[R_contra]):
             self._causes = (*self._causes, *changes.causes)[-KEPT_CAUSES:]
             self._note(changes, tick)
         response = None if self.interest.empty else self._next(tick, released)
-        causes, self._causes = self._causes, ()
+        causes: tuple[object, ...] = ()
+        if response is None or not response.group:  # a group is old content: the causes are of what comes after it
+            causes, self._causes = self._causes, ()
         if response is None:
             self.answered = self.answered or not self.interest.empty
             self._settle(tick)

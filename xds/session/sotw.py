@@ -38,7 +38,6 @@ class SotwExchange(Exchange[SotwRequest]):
         """Whether the content may differ from what is held in more than removals that wait."""
         self._gone: dict[str, int] = {}
         """Removals that wait under a wildcard, with the tick in which each was noticed."""
-
         self._doubtful: set[str] = set()
         """Names given up or asked for while a response was under way: that one proves nothing about them."""
         self._uncertain: set[str] = set()

@@ -122,6 +122,16 @@ def test_fresh_content_goes_out_while_a_culprit_is_sought() -> None:
     assert set(group.texts) == {"c", "d"}
 
 
+def test_causes_travel_with_the_fresh_content_and_not_with_a_group_of_suspects() -> None:
+    view = View({"a": "bad", "b": "1"})
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.nack("something is bad")
+    view.change({"fresh": "1"}, cause="why")
+    client.ack_all()
+    assert [response.action.causes for response in client.all] == [(), (), ("why",), ()]
+
+
 def test_a_suspect_that_changes_meanwhile_is_sent_once_in_its_new_version() -> None:
     view = View({"a": "1", "b": "bad", "c": "1", "d": "1"})
     client = client_of(view)
@@ -266,6 +276,14 @@ def test_held_versions_given_later_on_a_stream_are_compared_again() -> None:
     client.subscribe(TYPE)
     client.ack()
     client.send(DeltaRequest(TYPE, initial_resource_versions={"a": version("a", "1"), "c": "x"}))
+    (response,) = client.poll()
+    assert (response.texts, response.removed) == ({"b": "2"}, ["c"])
+
+
+def test_held_versions_count_on_a_first_request_that_carries_a_nonce_of_an_earlier_stream() -> None:
+    client = client_of(View({"a": "1", "b": "2"}))
+    versions = {"a": version("a", "1"), "c": "x"}
+    client.send(DeltaRequest(TYPE, initial_resource_versions=versions, response_nonce="of another stream"))
     (response,) = client.poll()
     assert (response.texts, response.removed) == ({"b": "2"}, ["c"])
 
