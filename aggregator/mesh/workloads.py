@@ -1,9 +1,9 @@
 """Workloads: pods of every cluster, and endpoints of slices that no pod stands behind.
 
-Which services a pod belongs to depends on its labels alone, so it is worked out once per set of labels (the pods of a
-Deployment share one) and read by each pod. A pod reads nothing that is its own, so that pods share their records of
-reads; where its node is (locality) is left to those who tell it. Sums per network and service, of capacity, ports and
-identities, are all that the rest of the mesh ever needs of workloads elsewhere.
+Which services a pod belongs to, and which network, depends on its labels alone, so it is worked out once per set of
+labels (the pods of a Deployment share one) and read by each pod. A pod reads nothing that is its own, so that pods
+share their records of reads; where its node is (locality) is left to those who tell it. Sums per network and service,
+of capacity, ports and identities, are all that the rest of the mesh ever needs of workloads elsewhere.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Outcome, Source, Sums, Withheld
 from aggregator.mesh.addresses import pack
+from aggregator.mesh.home import Home
 from aggregator.mesh.networks import NETWORK_LABEL, network_of
 from aggregator.mesh.services import Declared, Port, Services
 from watchers.facts.core import Pod
@@ -41,13 +42,15 @@ class Workload(msgspec.Struct, frozen=True, gc=False):
     """Something that serves: where it is, who it is and what it serves, as far as any proxy is concerned.
 
     `services` pairs service keys with the ports served of each. `tunnel` is "HBONE" where the node's proxy or the pod
-    itself (`native_tunnel`) terminates tunnels, else "".
+    itself (`native_tunnel`) terminates tunnels, else "". `at_home`: it is in home's network, where home's proxies reach
+    it without a gateway.
     """
 
     cluster: str
     namespace: str
     name: str
     network: str
+    at_home: bool
     addresses: tuple[str, ...]
     services: tuple[tuple[str, ServicePorts], ...]
     healthy: bool
@@ -63,26 +66,21 @@ class Workload(msgspec.Struct, frozen=True, gc=False):
 
 
 class Profile(msgspec.Struct, frozen=True, gc=False):
-    """All that one set of labels says of a pod.
+    """All that pods of a cluster and namespace with one set of labels have in common.
 
-    The services that select it (`served` is ready to use unless some target port is `named`), the network it claims for
-    itself, whether it terminates tunnels, and the names labels give it ("" where they give none).
+    The services that select them (`served` is ready to use unless some target port is `named`), their network and
+    whether that is home's, whether they terminate tunnels, and the names labels give them ("" where they give none).
     """
 
     services: tuple[tuple[str, tuple[Port, ...]], ...]
     served: tuple[tuple[str, ServicePorts], ...]
     named: bool
     network: str
-    native_tunnel: bool
-    workload_name: str
-    canonical_name: str
-    canonical_revision: str
-
-
-NO_PROFILE = Profile(
-    (), (), named=False, network="", native_tunnel=False, workload_name="", canonical_name="", canonical_revision=""
-)
-"""What no labels say."""
+    at_home: bool
+    native_tunnel: bool = False
+    workload_name: str = ""
+    canonical_name: str = ""
+    canonical_revision: str = ""
 
 
 class Attachment(msgspec.Struct, frozen=True, gc=False):
@@ -104,6 +102,7 @@ class Workloads(msgspec.Struct, frozen=True):
 
 def declare(
     graph: Graph,
+    home: Home,
     networks: Collection[ObjectKey, str],
     services: Services,
     pods: Source[ObjectKey, Pod],
@@ -113,6 +112,13 @@ def declare(
     label_sets = graph.fold(
         "label sets of pods", pods, lambda key, pod: (((key[0], key[2], pod.labels), TOTAL, 1),) if pod.labels else ()
     )
+
+    def is_home(at: At, network: str) -> bool:
+        return network == network_of(at, networks, home.cluster)
+
+    def without_labels(at: At, cluster: str) -> Profile:
+        network = network_of(at, networks, cluster)
+        return Profile((), (), named=False, network=network, at_home=is_home(at, network))
 
     def profile(at: At, key: LabelSet, _count: Sums) -> Profile:
         cluster, namespace, labels = key
@@ -124,11 +130,13 @@ def declare(
             if present.issuperset(service.selector)
         ]
         found.sort(key=lambda service: service.key)
+        network = label(labels, NETWORK_LABEL) or network_of(at, networks, cluster)
         return Profile(
             services=tuple((service.key, service.ports) for service in found),
             served=tuple((one.key, tuple((port.number, port.target) for port in one.ports)) for one in found),
             named=any(port.target_name for service in found for port in service.ports),
-            network=label(labels, NETWORK_LABEL),
+            network=network,
+            at_home=is_home(at, network),
             native_tunnel="http" in label(labels, TUNNEL_LABEL).split(","),
             workload_name=label(labels, WORKLOAD_NAME_LABEL),
             canonical_name=_first(labels, "service.istio.io/canonical-name", "app.kubernetes.io/name", "app"),
@@ -194,6 +202,7 @@ def declare(
                     namespace=key[2],
                     name=key[3],
                     network=network,
+                    at_home=is_home(at, network),
                     addresses=endpoint.addresses,
                     services=((service.key, served),),
                     healthy=endpoint.ready,
@@ -213,7 +222,7 @@ def declare(
                 field = f"status.podIPs[{number}]"
                 at.note(key, Finding(key, "PodAddressInvalid", field, f"{address!r} is not an IP address"))
                 return Withheld("AddressInvalid", address)
-        said = at.get(profiles, (cluster, namespace, pod.labels)) or NO_PROFILE
+        said = at.get(profiles, (cluster, namespace, pod.labels)) or without_labels(at, cluster)
         served = said.served if not said.named else _resolve(said, pod)
         named_by_slices = at.group(attached, (cluster, namespace))
         if named_by_slices:
@@ -224,7 +233,8 @@ def declare(
             cluster=cluster,
             namespace=namespace,
             name=name,
-            network=said.network or network_of(at, networks, cluster),
+            network=said.network,
+            at_home=said.at_home,
             addresses=pod.addresses,
             services=served,
             healthy=pod.ready and not pod.deleting,
@@ -250,14 +260,15 @@ def contributions(_key: WorkloadKey, workload: Workload) -> Iterable[tuple[Servi
     Tags: TOTAL and READY count workloads, (PORTS, numbers) those that serve just these ports, and
     (ACCOUNT, namespace, service account) those that run as it.
     """
+    brought: list[tuple[ServiceInNetwork, Hashable, int]] = []
     for service, ports in workload.services:
         group = (workload.network, service)
-        yield group, TOTAL, 1
+        brought += ((group, TOTAL, 1), (group, (PORTS, tuple([number for number, _ in ports])), 1))
         if workload.healthy:
-            yield group, READY, 1
-        yield group, (PORTS, tuple([number for number, _ in ports])), 1
+            brought.append((group, READY, 1))
         if workload.is_pod:
-            yield group, (ACCOUNT, workload.namespace, workload.service_account or "default"), 1
+            brought.append((group, (ACCOUNT, workload.namespace, workload.service_account or "default"), 1))
+    return brought
 
 
 def _resolve(profile: Profile, pod: Pod) -> tuple[tuple[str, ServicePorts], ...]:

@@ -7,6 +7,7 @@ that a fleet can move between control planes without churn: equal names, equal u
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 import msgspec
 
@@ -14,10 +15,10 @@ from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
 from aggregator.mesh.addresses import pack
 from aggregator.mesh.global_services import GlobalServices, Service
 from aggregator.mesh.home import Home, Mesh
-from aggregator.mesh.networks import HBONE_PORT, NetworkGateway, Networks, Way, network_of
+from aggregator.mesh.networks import HBONE_PORT, NetworkGateway, Networks, Way
 from aggregator.mesh.services import Port
 from aggregator.mesh.split_horizon import Key, SplitHorizon
-from aggregator.mesh.workloads import Workload, WorkloadKey, Workloads
+from aggregator.mesh.workloads import ServicePorts, Workload, WorkloadKey, Workloads
 from aggregator.views.view import ResourceKey, View, ViewKey
 from watchers.facts.core import Node
 from watchers.facts.keys import ObjectKey
@@ -39,6 +40,10 @@ _PROTOCOLS = {
     "TCP": addressing.AppProtocol.TCP,
     "TLS": addressing.AppProtocol.TLS,
 }
+_NO_TUNNEL, _HBONE = workload.TunnelProtocol.NONE, workload.TunnelProtocol.HBONE
+_DEPLOYMENT, _POD = workload.WorkloadType.DEPLOYMENT, workload.WorkloadType.POD
+_HEALTHY, _UNHEALTHY = workload.WorkloadStatus.HEALTHY, workload.WorkloadStatus.UNHEALTHY
+_OWN_ADDRESS, _HOST_NETWORK = workload.NetworkMode.STANDARD, workload.NetworkMode.HOST_NETWORK
 _FAMILIES = {
     (): service.IPFamilies.AUTOMATIC,
     ("IPv4",): service.IPFamilies.IPV4_ONLY,
@@ -73,38 +78,39 @@ def declare(
         domain = model.mesh(at).trust_domain
         return "" if domain == "cluster.local" else domain
 
-    def of_workload(at: At, key: WorkloadKey, one: Workload) -> Iterable[tuple[str, Outcome[Resource]]]:
+    def locality(_at: At, _key: ObjectKey, node: Node) -> Outcome[addressing.Locality]:
+        if node.region or node.zone or node.subzone:
+            return addressing.Locality(node.region, node.zone, node.subzone)
+        return Withheld("NodeHasNoTopology")
+
+    localities = graph.derive("localities of nodes", model.nodes, locality)
+
+    def of_workload(at: At, key: WorkloadKey, one: Workload) -> tuple[tuple[str, Outcome[Resource]]]:
         name = uid(key)
-        if one.network != network_of(at, networks.of_cluster, home.cluster):
-            yield name, Withheld("InRemoteNetwork", one.network)
-            return
-        place = at.get(model.nodes, (one.cluster, "Node", "", one.node)) if one.node else None
-        known = place is not None and (place.region or place.zone or place.subzone)
+        if not one.at_home:
+            return ((name, Withheld("InRemoteNetwork", one.network)),)
         message = workload.Workload(
             uid=name,
             name=one.name,
             namespace=one.namespace,
-            addresses=tuple(packed for address in one.addresses if (packed := pack(address)) is not None),
+            addresses=tuple([packed for address in one.addresses if (packed := pack(address)) is not None]),
             network=one.network,
-            tunnel_protocol=workload.TunnelProtocol.HBONE if one.tunnel else workload.TunnelProtocol.NONE,
+            tunnel_protocol=_HBONE if one.tunnel else _NO_TUNNEL,
             trust_domain=trust_domain(at),
             service_account=one.service_account,
             node=one.node,
             canonical_name=one.canonical_name,
             canonical_revision=one.canonical_revision,
-            workload_type=workload.WorkloadType.POD if one.is_pod else workload.WorkloadType.DEPLOYMENT,
+            workload_type=_POD if one.is_pod else _DEPLOYMENT,
             workload_name=one.workload_name,
             native_tunnel=one.native_tunnel,
-            services=tuple(
-                (name, tuple(addressing.Port(number, target) for number, target in ports))
-                for name, ports in one.services
-            ),
-            status=workload.WorkloadStatus.HEALTHY if one.healthy else workload.WorkloadStatus.UNHEALTHY,
+            services=_services(one.services),
+            status=_HEALTHY if one.healthy else _UNHEALTHY,
             cluster_id=one.cluster,
-            locality=addressing.Locality(place.region, place.zone, place.subzone) if place and known else None,
-            network_mode=workload.NetworkMode.HOST_NETWORK if one.host_network else workload.NetworkMode.STANDARD,
+            locality=at.get(localities, (one.cluster, "Node", "", one.node)) if one.node else None,
+            network_mode=_HOST_NETWORK if one.host_network else _OWN_ADDRESS,
         )
-        yield name, wrap(ADDRESS_TYPE, name, workload.encode_workload(message))
+        return ((name, wrap(ADDRESS_TYPE, name, workload.encode_workload(message))),)
 
     def of_gateway(at: At, way: Way, gateway: NetworkGateway) -> Iterable[tuple[str, Outcome[Resource]]]:
         name = gateway_uid(gateway)
@@ -185,6 +191,12 @@ def declare(
     addresses = graph.index("addresses", tuple(messages), lambda _, __: (ADDRESS_TYPE,))
     told = graph.pair("addresses of ztunnels", views_by_type, addresses, _resource)
     return [told]
+
+
+@lru_cache(4096)
+def _services(services: tuple[tuple[str, ServicePorts], ...]) -> tuple[tuple[str, tuple[addressing.Port, ...]], ...]:
+    """What a workload serves, as its message says it: the same for all pods of a Deployment."""
+    return tuple((name, tuple(addressing.Port(number, target) for number, target in ports)) for name, ports in services)
 
 
 def _resource(_view: str, _what: View, _name: str, resource: Resource) -> Resource:
