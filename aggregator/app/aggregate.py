@@ -33,10 +33,12 @@ log = logging.getLogger(__name__)
 MOST_KEYS = 2000
 """How many changed facts one pass takes at most, give or take the rest of a revision."""
 SLICE = 0.005
-"""Seconds that one slice of a pass aims at."""
-LONG_PASS = 0.010
+"""Seconds after which a slice of a pass ends."""
 LONGEST_PAUSE = 0.250
-_FEWEST_STEPS, _MOST_STEPS = 50, 20_000
+ALLOWANCE = 0.250
+"""Seconds of work that passes may be ahead of a quarter of a core: a burst is worked off at once, a flood is not."""
+_STEPS = 50
+"""Steps of the graph between two looks at the clock: 1 ms at most, since no step takes more than some 20 us."""
 
 
 class Tables(msgspec.Struct, frozen=True):
@@ -92,7 +94,6 @@ class Aggregator:
         self._facts = tables.facts.cursor(bell=self._bell.set)
         self._interest = tables.interest.cursor(bell=self._bell.set)
         self._rejections = tables.rejections.cursor(bell=self._bell.set)
-        self._steps = 500
         self.complete = asyncio.Event()
         """Set once a pass that includes the whole of home has been published."""
         self.settled = asyncio.Event()
@@ -101,23 +102,30 @@ class Aggregator:
         """Seconds of the longest slice so far, publication included."""
 
     async def run(self) -> None:
-        """Work for ever. Pauses between passes: as long as the last one took, three times that once it was long."""
+        """Work for ever, with pauses between passes, in which changes gather: as long as the last pass took, and three
+        times that while passes have taken more than their share. What a pass left behind is taken without a pause.
+        """
         accounts = self._pipeline.home.ztunnel_accounts
         trusted = {("account", namespace, name): True for namespace, name in accounts}
         await self._pass({self._pipeline.node_proxies: trusted}, ())
+        ahead, ended = 0.0, self._monotonic()
         while True:
             await self._something_to_do()
             began = self._monotonic()
-            await self.one_pass()
-            if not self._facts.pending:
-                took = self._monotonic() - began
-                await asyncio.sleep(min(took if took < LONG_PASS else 3 * took, LONGEST_PAUSE))
+            ahead = max(0.0, ahead - (began - ended) / 3)
+            left_some = await self.one_pass()
+            ended = self._monotonic()
+            took = ended - began
+            ahead += took
+            if not left_some:
+                await asyncio.sleep(min(took if ahead < ALLOWANCE else 3 * took, LONGEST_PAUSE))
 
-    async def one_pass(self) -> None:
-        """Take what changed and publish what follows from it."""
+    async def one_pass(self) -> bool:
+        """Take what changed and publish what follows from it; returns whether that was only a part of what changed."""
         self._bell.clear()
         batch = self._facts.take(MOST_KEYS)
-        if self._facts.pending:
+        left_some = self._facts.pending
+        if left_some:
             self._bell.set()
         if batch.causes:
             self._records.append(Batch(batch.revision, len(batch.changes), batch.causes, batch.dropped, time.time_ns()))
@@ -125,6 +133,7 @@ class Aggregator:
         inputs[self._pipeline.interest] = self._interest.take().changes
         inputs[self._pipeline.rejections] = self._rejections.take().changes
         await self._pass(inputs, batch.causes)
+        return left_some
 
     async def _something_to_do(self) -> None:
         """Until a Table rings, or a moment the graph waits for has passed."""
@@ -144,15 +153,13 @@ class Aggregator:
         self._publish(result, causes, started)
 
     def _slice(self) -> Result | None:
-        """One slice, of as many steps as lately fitted into its time."""
+        """One slice. Steps differ in cost by a hundred times, so the clock decides how many fit in."""
         began = self._monotonic()
-        result = self._pipeline.graph.run(self._steps)
-        took = self._monotonic() - began
+        result, took = None, 0.0
+        while result is None and took < SLICE:
+            result = self._pipeline.graph.run(_STEPS)
+            took = self._monotonic() - began
         self.longest_slice = max(self.longest_slice, took)
-        if result is None and took > 0:
-            # Half way towards what would have been right: steps differ in cost, and one odd slice should not decide.
-            fitting = self._steps * SLICE / took
-            self._steps = int(min(_MOST_STEPS, max(_FEWEST_STEPS, (self._steps + fitting) / 2)))
         return result
 
     def _publish(self, result: Result, causes: tuple[object, ...], started: int) -> None:
