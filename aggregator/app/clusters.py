@@ -7,7 +7,6 @@ then whatever the watchers find. A source that cannot be used at the start stops
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
@@ -40,7 +39,7 @@ class Clusters:
         settings: Settings,
         facts: Table[ObjectKey, Fact],
         *,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float],
         watch: WatchSource = watch_directory,
     ) -> None:
         self._settings = settings

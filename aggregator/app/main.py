@@ -20,6 +20,7 @@ from aggregator.admin.pages import Pages, admin_app, health_app
 from aggregator.admin.server import HttpListener
 from aggregator.app import traces
 from aggregator.app.aggregate import Aggregator, Tables
+from aggregator.app.clock import steady_clock
 from aggregator.app.clusters import Clusters, WatchSource
 from aggregator.app.metrics import ClusterStates, Exposition, RecordCounts
 from aggregator.app.readiness import Readiness, readiness
@@ -70,13 +71,14 @@ def _set_aside() -> None:
 class ControlPlane:
     """The parts of one process. `run` is its life; `serving` is set while it serves.
 
-    `now` is the time in seconds since the epoch, `watch` what follows the source of one cluster. Several may live in
-    one loop.
+    `now` is the time in seconds since the epoch, a steady clock unless given; `watch` what follows the source of one
+    cluster. Several may live in one loop.
     """
 
     def __init__(
-        self, settings: Settings, *, now: Callable[[], float] = time.time, watch: WatchSource = watch_directory
+        self, settings: Settings, *, now: Callable[[], float] | None = None, watch: WatchSource = watch_directory
     ) -> None:
+        now = now or steady_clock()
         self.settings = settings
         self.records = Records()
         self.tables = Tables.empty()
