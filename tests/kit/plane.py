@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
+from aggregator.app.clusters import WatchSource
 from aggregator.app.main import ControlPlane
 from aggregator.app.records import Pass
 from aggregator.app.setting_values import Address, ClusterSource
@@ -46,9 +47,10 @@ class Clock:
 class Plane:
     """A control plane of the home cluster in `home` and the remotes in `remotes`; use it as an async context manager.
 
-    `held` names clusters that are not read before `release`. `settings` are further fields of Settings; listeners are
-    on free ports of loopback, plaintext included, and draining takes no time. Entering waits until it serves (with a
-    held cluster: until it answers on its ports) and raises what it fails with instead.
+    `held` names clusters that are not read before `release`; `watches` follow clusters in the place of the real watch.
+    `settings` are further fields of Settings; listeners are on free ports of loopback, plaintext included, and draining
+    takes no time. Entering waits until it serves (where a cluster is held or followed by another watch: until it
+    answers on its ports) and raises what it fails with instead.
     """
 
     def __init__(
@@ -56,10 +58,12 @@ class Plane:
         home: Path,
         *remotes: Path,
         held: Iterable[str] = (),
-        now: Callable[[], float] = time.time,
+        watches: Mapping[str, WatchSource] = {},
+        now: Callable[[], float] | None = None,
         **settings: Any,
     ) -> None:
         self._held = {name: asyncio.Event() for name in held}
+        self._watches = watches
         local, *others = (ClusterSource(path.name, path) for path in (home, *remotes))
         given = Settings(
             local=local,
@@ -80,7 +84,7 @@ class Plane:
     async def __aenter__(self) -> Self:
         life = self._life = asyncio.create_task(self.control.run(time.monotonic()), name="control plane")
         try:
-            if self._held:
+            if self._held or self._watches:
                 await eventually(lambda: life.done() or (self.control.ports and self.control.health.open))
             else:
                 await self.serving()
@@ -203,7 +207,8 @@ class Plane:
     ) -> None:
         if cluster in self._held:
             await self._held[cluster].wait()
-        await watch_directory(cluster, path, facts, home=home, system_namespace=system_namespace, deadline=deadline)
+        watch = self._watches.get(cluster, watch_directory)
+        await watch(cluster, path, facts, home=home, system_namespace=system_namespace, deadline=deadline)
 
 
 def write_identities(path: Path, tokens: Mapping[str, tuple[str, str]]) -> Path:
