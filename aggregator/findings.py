@@ -90,9 +90,81 @@ CATALOGUE: dict[str, Entry] = {
         "Proxies of several roles or gateways run under one service account; none of them is served.",
         "Give every gateway, and the node proxy, a service account of its own.",
     ),
+    "SecretInvalid": Entry(
+        "error",
+        "A TLS Secret holds no pair of certificate and key that can be served; its last good pair stays in force, if"
+        " there was one.",
+        "Put a certificate chain, leaf first, and the leaf's key into the Secret.",
+    ),
+    "CertificateExpired": Entry(
+        "error",
+        "A certificate has expired; it is served all the same, and clients refuse it.",
+        "Renew the certificate.",
+    ),
+    "HostInvalid": Entry(
+        "error", "A host of an Ingress is no DNS name; it is left out.", "Correct the host, or leave it away."
+    ),
+    "HostNotServed": Entry(
+        "warning",
+        "Rules for all hosts (an Ingress with only a default backend, a rule without host, a host with a wildcard) are"
+        " not served; the Ingress's other hosts are.",
+        "Write the hosts out.",
+    ),
+    "HostHasNoRule": Entry(
+        "warning",
+        "An Ingress has TLS for a host that no Ingress has a rule for; the host is not served.",
+        "Add a rule for the host.",
+    ),
+    "PathInvalid": Entry(
+        "error",
+        "A path of an Ingress can match no request (it holds ?, # or what URLs must escape); it is left out.",
+        "Correct the path.",
+    ),
+    "PathClaimed": Entry(
+        "warning",
+        "Two rules claim the same host and path; the first in order has it (the older Ingress, then by namespace and"
+        " name), and it comes to the other when the first goes.",
+        "Leave the path to one Ingress.",
+    ),
+    "HostTlsClaimed": Entry(
+        "warning",
+        "Two Ingresses give one host different TLS Secrets; the first in order decides.",
+        "Give the host the same Secret in both.",
+    ),
+    "TlsHasNoSecret": Entry(
+        "warning",
+        "An Ingress asks for TLS without naming a Secret. There is no default certificate: its hosts are served without"
+        " TLS.",
+        "Name a Secret of type kubernetes.io/tls.",
+    ),
+    "TlsSecretNotFound": Entry(
+        "error",
+        "The TLS Secret of a host does not exist, or never held a good pair: HTTPS to the host is refused. Its plain"
+        " HTTP is redirected to HTTPS all the same.",
+        "Create the Secret, of type kubernetes.io/tls, in the namespace of the Ingress.",
+    ),
+    "CertificateNotForHost": Entry(
+        "error",
+        "The certificate in a host's TLS Secret is for other names: HTTPS to the host is refused.",
+        "Get a certificate that names the host.",
+    ),
+    "BackendNotFound": Entry(
+        "error",
+        "A backend's Service, or its port, does not exist in the Ingress's namespace: its paths answer 503.",
+        "Create the Service with that port (TCP), or correct the backend.",
+    ),
+    "BackendNotService": Entry(
+        "error", "A backend is a resource, which is not supported: its paths answer 503.", "Name a Service."
+    ),
+    "GatewayAddressNotResolved": Entry(
+        "warning",
+        "A gateway into another network has a DNS name for an address; Envoy gateways cannot use it.",
+        "Give the Gateway an IP address.",
+    ),
     "ResourceRejected": Entry(
         "error",
-        "A proxy refused the resource made from this object; it keeps the version it had and is not sent this one again.",
+        "A proxy refused the resource made from this object; it keeps the version it had and is not sent this one"
+        " again.",
         "Look at the proxy's words; once the object changes it is sent again. If it is right, report a defect.",
     ),
     "DerivationFailed": Entry(
@@ -133,6 +205,18 @@ CATALOGUE: dict[str, Entry] = {
         " remote), or holds names instead of addresses.",
         "Nothing to do.",
     ),
+    "NotOfHome": Entry("info", "Only home's Ingresses and Secrets are served.", "Nothing to do."),
+    "IngressOfOtherClass": Entry(
+        "info",
+        "The Ingress is of a class that another controller serves, or of none.",
+        "Set spec.ingressClassName to a class whose controller is isthmus.dev/ingress-controller.",
+    ),
+    "HostWithoutRule": Entry("info", "No Ingress has a rule for the host.", "See the finding on the Ingress."),
+    "HostHasNoCertificate": Entry(
+        "info", "The host has no TLS, or its certificate cannot be served.", "See the findings on the Ingress."
+    ),
+    "PortNotServed": Entry("info", "The endpoint does not serve that port of the service.", "Nothing to do."),
+    "EndpointNotReady": Entry("info", "The endpoint is not ready.", "See why the pod is not ready."),
     "RejectedNoLonger": Entry("info", "The rejected version is not what is told now.", "Nothing to do."),
     "HomeNotSynced": Entry("info", "The home cluster has not been read completely yet.", "Wait, or see its state."),
 }

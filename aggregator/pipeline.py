@@ -13,7 +13,8 @@ from aggregator.findings import Finding
 from aggregator.graph import At, Graph, Source
 from aggregator.mesh import global_services, networks, services, split_horizon, workloads
 from aggregator.mesh.home import Home, mesh_settings
-from aggregator.security import admissions
+from aggregator.security import admissions, certificates
+from aggregator.traffic import backends, hosts, ingress_classes, ingresses
 from aggregator.views import completeness, rejections, ztunnel
 from aggregator.views.view import ResourceKey, View
 from watchers.facts.cluster import Cluster, SourceFault
@@ -22,6 +23,8 @@ from watchers.facts.discovery import EndpointSlice
 from watchers.facts.gateway_api import Gateway, GatewayClass
 from watchers.facts.keys import ObjectKey
 from watchers.facts.mesh_config import MeshConfig
+from watchers.facts.networking import Ingress, IngressClass
+from watchers.facts.secrets import TLSSecret
 
 RESOURCES, SETTLED, ADMISSIONS = "resources", "settled", "admissions"
 
@@ -43,6 +46,9 @@ class Pipeline:
         gateways: Source[ObjectKey, Gateway] = graph.source("gateways")
         gateway_classes: Source[ObjectKey, GatewayClass] = graph.source("gateway classes")
         mesh_configs: Source[ObjectKey, MeshConfig] = graph.source("mesh configs")
+        kube_ingresses: Source[ObjectKey, Ingress] = graph.source("kubernetes ingresses")
+        kube_classes: Source[ObjectKey, IngressClass] = graph.source("ingress classes")
+        tls_secrets: Source[ObjectKey, TLSSecret] = graph.source("TLS secrets")
         node_proxies: Source[admissions.AccountKey, bool] = graph.source("accounts of node proxies")
         interest: Source[tuple[str], View] = graph.source("interest")
         refused: Source[ResourceKey, rejections.Rejection] = graph.source("rejections")
@@ -56,6 +62,13 @@ class Pipeline:
         split = split_horizon.declare(graph, home, network, merged, workload)
         accounts = admissions.declare(graph, home, network.of_cluster, pods, node_proxies)
         graph.derive("unusable manifests", faults, _unusable_manifest)
+
+        # The model: what comes in from outside.
+        in_force = certificates.declare(graph, home, tls_secrets)
+        judge = ingress_classes.declare(graph, home, kube_classes)
+        claims = ingresses.declare(graph, home, kube_ingresses, judge, in_force)
+        served = hosts.declare(graph, home, claims, in_force)
+        behind = backends.declare(graph, home, claims, merged.services)
 
         # Views: what proxies are told, and whether that is all.
         told = ztunnel.declare(graph, home, interest, ztunnel.Sources(mesh, nodes, network, workload, merged, split))
@@ -75,6 +88,9 @@ class Pipeline:
         self.services = merged.services
         self.workloads = workload
         self.clusters = clusters
+        self.claims = claims
+        self.hosts = served
+        self.backends = behind
         self._by_kind: dict[str, Source[ObjectKey, Any]] = {
             "Cluster": clusters,
             "SourceFault": faults,
@@ -86,6 +102,9 @@ class Pipeline:
             "Gateway": gateways,
             "GatewayClass": gateway_classes,
             "MeshConfig": mesh_configs,
+            "Ingress": kube_ingresses,
+            "IngressClass": kube_classes,
+            "TLSSecret": tls_secrets,
         }
 
     def facts(self, changes: Mapping[ObjectKey, Any]) -> dict[Source[ObjectKey, Any], dict[ObjectKey, Any]]:

@@ -86,6 +86,32 @@ class Issuer:
         )
 
 
+def host_pair(
+    *names: str,
+    issuer: Issuer | None = None,
+    key: Key | None = None,
+    ends: datetime = NOW + timedelta(days=90),
+) -> tuple[bytes, bytes]:
+    """A certificate for DNS names and its key as a TLS Secret holds them (PEM); signed by `issuer`, or by itself."""
+    key = key or p256()
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
+    signed_by, signer = (issuer.certificate.subject, issuer.key) if issuer else (subject, key)
+    algorithm = None if isinstance(signer, ed25519.Ed25519PrivateKey) else hashes.SHA256()
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(signed_by)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(min(NOW, ends) - timedelta(days=1))
+        .not_valid_after(ends)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False)
+        .sign(signer, algorithm)
+    )
+    chain = (certificate, issuer.certificate) if issuer else (certificate,)
+    return pem(*chain), private_pem(key)
+
+
 def write_cacerts(
     directory: Path,
     own: Issuer,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from aggregator.security.admissions import Account
@@ -9,7 +11,7 @@ from tests.kit import manifests as m
 from tests.kit.world import World
 
 
-def accounts(*pods: m.Manifest, cluster: str = "alpha", **settings: object) -> dict[str, Account]:
+def accounts(*pods: m.Manifest, cluster: str = "alpha", **settings: Any) -> dict[str, Account]:
     """Accounts by `namespace/name`, with home alpha on net-a."""
     world = World(**settings)
     world.apply("alpha", m.namespace("istio-system", network="net-a"))

@@ -1,0 +1,260 @@
+"""Certificates in force: what a Secret must hold, what is said of one that does not, and what stays in force then."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from aggregator.security.certificates import Certificate, InvalidPair, certificate
+from tests.kit import certificates as c
+from tests.kit import manifests as m
+from tests.kit.world import World
+from watchers.facts.secrets import TLSSecret
+
+HOST = "a.example"
+KEY = ("alpha", "TLSSecret", "shop", "tls")
+
+
+def read(chain: bytes, key: bytes) -> Certificate:
+    return certificate(TLSSecret(chain, key))
+
+
+def refused(chain: bytes, key: bytes) -> str:
+    with pytest.raises(InvalidPair) as caught:
+        read(chain, key)
+    assert "BEGIN" not in str(caught.value)
+    return str(caught.value)
+
+
+def present() -> World:
+    """A world in which it is the time at which the certificates were made."""
+    world = World()
+    world.now = c.NOW.timestamp()
+    return world
+
+
+def in_force(world: World) -> dict[Any, Certificate]:
+    kept: dict[Any, Certificate] = world.published.get("certificates", {})
+    return kept
+
+
+def told(world: World) -> list[tuple[str, str]]:
+    """(code, object) of every finding."""
+    return [(one.code, "/".join(one.object[2:])) for one in world.findings()]
+
+
+def test_a_pair_that_fits_is_served_as_it_is_given() -> None:
+    chain, key = c.host_pair("B.example", HOST, issuer=c.Issuer("an authority"))
+    found = read(chain, key)
+    assert (found.chain, found.key) == (chain, key)
+    assert found.chain is read(chain, key).chain is chain  # and kept once
+    assert found.names == (HOST, "b.example")
+    assert found.not_after == (c.NOW + timedelta(days=90)).timestamp()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ec.generate_private_key(ec.SECP384R1()),
+        ec.generate_private_key(ec.SECP521R1()),
+        ed25519.Ed25519PrivateKey.generate(),
+        c.rsa_key(3482),
+    ],
+    ids=["P-384", "P-521", "Ed25519", "RSA"],
+)
+def test_kinds_of_keys_that_envoy_takes(key: Any) -> None:
+    assert read(*c.host_pair(HOST, key=key)).names == (HOST,)
+
+
+@pytest.mark.parametrize(
+    ("key", "what"),
+    [
+        (ec.generate_private_key(ec.SECP224R1()), "the key is on the curve secp224r1"),
+        (ec.generate_private_key(ec.SECP256K1()), "the key is on the curve secp256k1"),
+        (c.rsa_key(1886), "the key is RSA of 1886 bits, and 2048 are the least"),
+    ],
+    ids=["P-224", "secp256k1", "short RSA"],
+)
+def test_kinds_of_keys_that_envoy_refuses(key: Any, what: str) -> None:
+    assert refused(*c.host_pair(HOST, key=key)).startswith(what)
+
+
+def test_a_key_of_no_use_for_tls_is_refused() -> None:
+    key = dsa.generate_private_key(1024)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    assert refused(c.host_pair(HOST)[0], pem) == "the key is neither RSA nor ECDSA nor Ed25519"
+
+
+def test_an_rsa_key_whose_numbers_do_not_belong_together_is_refused() -> None:
+    right = c.rsa_key(3482).private_numbers()
+    wrong = rsa.RSAPrivateNumbers(
+        right.p, right.q, right.d + 2, right.dmp1, right.dmq1, right.iqmp, right.public_numbers
+    ).private_key(unsafe_skip_rsa_key_validation=True)
+    chain, _ = c.host_pair(HOST, key=c.rsa_key(3482))
+    assert refused(chain, c.private_pem(wrong)) == "the numbers of the RSA key do not belong together"
+
+
+@pytest.mark.parametrize(
+    "key_form",
+    [
+        lambda key: key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()),
+        lambda key: b"Bag attributes: none\n" + c.private_pem(key),
+        lambda key: c.private_pem(key).replace(b"\n", b"\r\n"),
+    ],
+    ids=["SEC 1", "with text", "with CRLF"],
+)
+def test_forms_of_a_key(key_form: Any) -> None:
+    key = c.p256()
+    chain, _ = c.host_pair(HOST, key=key)
+    assert read(chain, key_form(key)).key == key_form(key)
+
+
+@pytest.mark.parametrize("key", [b"", b"hello", b"\x00\xff", c.private_pem(c.p256(), b"password")])
+def test_what_is_no_key_is_refused(key: bytes) -> None:
+    assert refused(c.host_pair(HOST)[0], key) == "tls.key is not a private key in PEM, without a password"
+
+
+@pytest.mark.parametrize("chain", [b"", b"hello", c.private_pem(c.p256()), b"-----BEGIN CERTIFICATE-----\nAAAA\n"])
+def test_what_is_no_chain_is_refused(chain: bytes) -> None:
+    assert refused(chain, c.host_pair(HOST)[1]) == "tls.crt is not a chain of certificates in PEM"
+
+
+def test_a_broken_certificate_behind_a_good_one_is_refused() -> None:
+    chain, key = c.host_pair(HOST)
+    broken = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    assert refused(chain + broken, key) == "tls.crt is not a chain of certificates in PEM"
+
+
+def test_a_key_of_another_certificate_is_refused() -> None:
+    assert refused(c.host_pair(HOST)[0], c.host_pair(HOST)[1]) == "tls.key is not the key of tls.crt"
+
+
+def test_a_chain_that_does_not_begin_with_the_leaf_is_refused_and_the_cure_is_told() -> None:
+    authority = c.Issuer("an authority")
+    leaf, key = c.host_pair(HOST, issuer=authority)
+    assert "put the leaf first" in refused(c.pem(authority.certificate) + leaf, key)
+
+
+def test_a_chain_without_end_is_refused() -> None:
+    chain, key = c.host_pair(HOST)
+    assert refused(chain * 17, key).startswith("tls.crt holds 17 certificates")
+
+
+def test_what_stands_between_certificates_stays_behind() -> None:
+    chain, key = c.host_pair(HOST)
+    assert read(b"my certificate\n" + chain + key + b"-----BEGIN CERTIFICATE-----\nAAAA\n", key).chain == chain
+
+
+def test_a_certificate_without_names_is_for_what_its_subject_is_called() -> None:
+    issuer = c.Issuer("A.Example", ca=False)
+    assert read(c.pem(issuer.certificate), c.private_pem(issuer.key)).names == (HOST,)
+
+
+@pytest.mark.parametrize(
+    ("names", "host", "covered"),
+    [
+        (("a.example",), "a.example", True),
+        (("a.example",), "b.a.example", False),
+        (("*.example",), "a.example", True),
+        (("*.example",), "b.a.example", False),
+        (("*.example",), "example", False),
+        (("*",), "example", False),
+        ((), "a.example", False),
+    ],
+)
+def test_which_hosts_a_certificate_covers(names: tuple[str, ...], host: str, covered: bool) -> None:
+    assert Certificate(b"", b"", 0.0, names).covers(host) is covered
+
+
+def test_a_certificate_shows_neither_key_nor_chain() -> None:
+    found = read(*c.host_pair(HOST))
+    assert repr(found) == str(found) == "Certificate(names=('a.example',))"
+    assert found.__rich_repr__() == [("names", (HOST,))]
+
+
+# In the graph.
+
+
+def test_the_pair_of_a_secret_of_home_is_in_force() -> None:
+    world = present()
+    pair = c.host_pair(HOST)
+    world.apply("alpha", m.tls_secret("shop/tls", *pair))
+    world.step()
+    assert in_force(world) == {KEY: read(*pair)}
+    assert world.findings() == []
+
+
+def test_secrets_of_other_clusters_are_not_served() -> None:
+    world = present()
+    world.apply("beta", m.tls_secret("shop/tls", *c.host_pair(HOST)), m.tls_secret("shop/bad", b"", b""))
+    world.step()
+    assert (in_force(world), world.findings()) == ({}, [])
+
+
+def test_a_bad_pair_is_told_and_the_last_good_one_stays_in_force() -> None:
+    world = present()
+    good, other = c.host_pair(HOST), c.host_pair(HOST)
+    world.apply("alpha", m.tls_secret("shop/tls", *good))
+    world.step()
+    world.apply("alpha", m.tls_secret("shop/tls", good[0], other[1]))
+    world.step()
+    assert in_force(world) == {KEY: read(*good)}
+    assert told(world) == [("SecretInvalid", "shop/tls")]
+    world.apply("alpha", m.tls_secret("shop/tls", *other))
+    world.step()
+    assert in_force(world) == {KEY: read(*other)}
+    assert world.findings() == []
+
+
+def test_a_pair_that_was_never_good_is_not_in_force() -> None:
+    world = present()
+    world.apply("alpha", m.tls_secret("shop/tls", c.host_pair(HOST)[0], c.host_pair(HOST)[1]))
+    world.step()
+    assert in_force(world) == {}
+    assert told(world) == [("SecretInvalid", "shop/tls")]
+
+
+def test_a_secret_that_is_gone_takes_its_certificate_with_it() -> None:
+    world = present()
+    secret = m.tls_secret("shop/tls", *c.host_pair(HOST))
+    world.apply("alpha", secret)
+    world.step()
+    world.delete("alpha", secret)
+    world.step()
+    assert in_force(world) == {}
+
+
+def test_an_expired_certificate_stays_in_force_and_is_told_when_the_time_comes() -> None:
+    world = present()
+    pair = c.host_pair(HOST)
+    world.apply("alpha", m.tls_secret("shop/tls", *pair))
+    world.step()
+    assert world.findings() == []
+    moment = world.graph.next_moment()
+    assert moment == (c.NOW + timedelta(days=90)).timestamp()
+    world.now = moment
+    world.step()
+    assert in_force(world) == {KEY: read(*pair)}
+    assert [(one.code, one.detail) for one in world.findings()] == [
+        ("CertificateExpired", "the certificate was for a.example")
+    ]
+
+
+def test_no_finding_shows_what_a_secret_holds() -> None:
+    world = present()
+    chain, key = c.host_pair(HOST, ends=c.NOW - timedelta(days=1))
+    world.apply(
+        "alpha",
+        m.tls_secret("shop/mixed", chain, c.host_pair(HOST)[1]),
+        m.tls_secret("shop/key", chain, b"c2VjcmV0"),
+        m.tls_secret("shop/old", chain, key),
+    )
+    world.step()
+    text = " ".join(f"{one} {one!r}" for one in world.findings())
+    assert len(world.findings()) == 3
+    assert not any(line.decode() in text for line in (chain + key).splitlines())
+    assert "c2VjcmV0" not in text
