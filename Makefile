@@ -19,7 +19,7 @@ PROTO_OUTPUTS := xds/protos.bin xds/protos.pyi
 PROTO_VENV := $(CACHE)/protos
 
 .DEFAULT_GOAL := help
-.PHONY: help venv protos demo test check lint golden conformance soak bench clean
+.PHONY: help venv protos demo envoy test check lint golden conformance soak bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,8 +55,10 @@ xds/protos.pyi: $(PROTO_SOURCES)
 	@$(MAKE) --no-print-directory protos
 
 demo: ready ## two clusters and traffic between them (ONCE=1: one round, then exit)
-	@test -x deploy/demo || { echo "make demo: the demo arrives with the gateways; until then: $(BIN)/isthmus run --help" >&2; exit 1; }
-	ONCE=$(ONCE) BIN=$(BIN) deploy/demo
+	@envoy="$$($(BIN)/python -m tests.kit.envoy)" && exec $(BIN)/isthmus demo --envoy "$$envoy" $(if $(ONCE),--once)
+
+envoy: ready ## the Envoy that tests and demo run, in a place of its own; prints where
+	@$(BIN)/python -m tests.kit.envoy
 
 test: ready ## all tests, or PART=unit (golden, feature, conformance, property, fault, envoy, kube, operate, deploy)
 	@test -z "$(PART)" || test -d "tests/$(PART)" || { echo "make test: there is no tests/$(PART); parts: $(PARTS)" >&2; exit 1; }

@@ -11,6 +11,7 @@ import typer
 
 from aggregator import __version__
 from aggregator.cli.bootstrap import print_bootstrap
+from aggregator.cli.demo import demo
 from aggregator.cli.reference import settings_reference
 from aggregator.cli.run import run
 
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.command(name="run", epilog="Every option is also a variable ISTHMUS_... and a key of the --config file.")(run)
 app.command(name="bootstrap")(print_bootstrap)
+app.command(name="demo")(demo)
 
 
 @app.command()
