@@ -60,7 +60,9 @@ async def test_ready_turns_from_503_with_reasons_to_200() -> None:
     passed = False
 
     def now() -> Readiness:
-        return readiness([("west", home), ("east", Cluster("connecting", home=False))], passed=passed, settled=passed, listeners={})
+        return readiness(
+            [("west", home), ("east", Cluster("connecting", home=False))], passed=passed, settled=passed, listeners={}
+        )
 
     async with served(health_app(now)) as listener:
         status, content_type, body = await ask(listener, "/ready")
