@@ -36,7 +36,7 @@ class Credentials:
         self._pods = directory / "pods"
         self._mesh = CertificateAuthority.self_signed(TRUST_DOMAIN)
         self._web = CertificateAuthority.self_signed("demo.example")
-        self._tokens: dict[str, dict[str, str]] = {}
+        self._tokens: dict[tuple[str, str], tuple[str, Identity]] = {}
 
     def write(self) -> None:
         """Writes what is there from the beginning."""
@@ -53,10 +53,11 @@ class Credentials:
         return self._pods / f"{cluster}-{pod}.token"
 
     def admit(self, cluster: str, identity: Identity) -> None:
-        """Gives a pod a new token, which the control planes know from then on."""
+        """Gives a pod a new token, the only one of its that the control planes know from then on."""
         token = secrets.token_urlsafe(32)
-        self._tokens[token] = {"identity": str(identity), "pod": identity.pod}
-        write_private(self.identities, json.dumps(self._tokens).encode())
+        self._tokens[cluster, identity.pod] = (token, identity)
+        known = {each: {"identity": str(whose), "pod": whose.pod} for each, whose in self._tokens.values()}
+        write_private(self.identities, json.dumps(known).encode())
         write_private(self.token_file(cluster, identity.pod), token.encode())
 
     def issue(self, cluster: str, identity: Identity) -> tuple[Path, Path]:

@@ -18,7 +18,7 @@ from aggregator.operate.bootstrap import GatewayProxy, SocketAddress, bootstrap
 
 
 class DataPlane:
-    """What runs. `apps` are by the name of their pod, `envoys` by their own: `<cluster>-<pod>`, `<cluster>-ztunnel`.
+    """What runs. `apps` are by `<cluster>-<pod>`, `envoys` by their name: `<cluster>-<pod>`, `<cluster>-ztunnel`.
 
     `close` ends all of it. Envoys take `drain_seconds` to let go of connections when a listener goes.
     """
@@ -47,7 +47,7 @@ class DataPlane:
         """Starts the applications of a cluster and what stands for their ztunnels; returns the latter, ready."""
         pods = self._stage.destinations(site)
         for pod in pods:
-            app = self.apps[pod.name] = EchoApp(pod.name, site.name)
+            app = self.apps[f"{site.name}-{pod.name}"] = EchoApp(pod.name, site.name)
             await app.start(pod.address, pod.app)
         config = destination(pods, TRUST_DOMAIN, _ztunnel_admin(site))
         ztunnel = await self._launch(f"{site.name}-ztunnel", config)

@@ -97,10 +97,14 @@ class Envoy(Child):
         await self.until(self._serves, "ready", deadline)
 
     async def _serves(self) -> bool:
+        return await self.state() == "LIVE"
+
+    async def state(self) -> str:
+        """What it says of itself, such as PRE_INITIALIZING or LIVE; "" before it can be asked."""
         try:
-            return (await self.get("/ready", timeout=2.0)).status == 200
+            return (await self.get("/ready", timeout=2.0)).body.decode().strip()
         except client.Unanswered:
-            return False
+            return ""
 
     async def get(self, path: str, timeout: float = 10.0) -> client.Answer:
         """A page of its admin interface. Raises Unanswered."""

@@ -1,0 +1,114 @@
+"""Two clusters with real gateways: control planes in the loop of the test, Envoys as processes, on loopback.
+
+`Mesh` sets the stage of the demo on addresses that nobody else uses, so that tests, demos and other tests do not meet,
+and runs both control planes in the test's own loop, where their records can be read. Everything ends with its context.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from aggregator.app.setting_values import Address
+from aggregator.demo import control
+from aggregator.demo.dataplane import DataPlane
+from aggregator.demo.envoy import Envoy
+from aggregator.demo.journey import Traveller
+from aggregator.demo.ports import Taken, check_free
+from aggregator.demo.stage import Site, Stage
+from tests.kit.plane import Plane
+
+EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples" / "two-clusters"
+
+
+class Mesh:
+    """West and east. Use it as an async context manager; entering starts the control planes and nothing else.
+
+    `settings` are those of both control planes; `planes` are by the name of their cluster. `start` starts the rest.
+    """
+
+    def __init__(self, directory: Path, binary: Path, **settings: Any) -> None:
+        self.stage = _free_stage(directory)
+        self.plane = DataPlane(self.stage, binary, drain_seconds=1)
+        self.traveller = Traveller(self.stage, self.plane)
+        self.planes: dict[str, Plane] = {}
+        self._settings = settings
+        self._ending = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as ending:
+            ending.push_async_callback(self._stop_planes)
+            for site in self.stage.sites:
+                await self.start_control(site)
+            ending.push_async_callback(self.plane.close)
+            self._ending = ending.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._ending.aclose()
+
+    async def start(self) -> None:
+        """Starts applications and gateways of both clusters; returns when all are ready."""
+        for site in self.stage.sites:
+            await self.plane.start_pods(site)
+        gateways = [await self.start_gateway(site, number) for site in self.stage.sites for number in (0,)]
+        for gateway in gateways:
+            await gateway.ready()
+
+    async def start_gateway(self, site: Site, number: int = 0) -> Envoy:
+        """Starts the gateway of a cluster, by its place in the manifests."""
+        return await self.plane.start_gateway(self.stage.gateways(site)[number])
+
+    @property
+    def ingress(self) -> Envoy:
+        """West's ingress gateway."""
+        return self.plane.envoys["west-ingress-1"]
+
+    @property
+    def east_west(self) -> Envoy:
+        """East's first gateway."""
+        return self.plane.envoys["east-east-west-1"]
+
+    async def start_control(self, site: Site) -> Plane:
+        """Starts the control plane of a cluster; returns when it serves."""
+        (other,) = (one for one in self.stage.sites if one is not site)
+        xds, _health, _pages = control.addresses(site)
+        credentials = self.stage.credentials
+        plane = Plane(
+            site.manifests,
+            other.manifests,
+            xds=Address(xds.host, xds.port),
+            xds_names=(xds.host,),
+            xds_plaintext=None,
+            identities=credentials.identities,
+            cacerts=credentials.cacerts,
+            **self._settings,
+        )
+        self.planes[site.name] = await plane.__aenter__()
+        return plane
+
+    async def stop_control(self, site: Site) -> None:
+        """Stops the control plane of a cluster."""
+        await self.planes.pop(site.name).stop()
+
+    async def _stop_planes(self) -> None:
+        for plane in self.planes.values():
+            await plane.stop()
+
+
+def _free_stage(directory: Path) -> Stage:
+    """A stage on two networks of loopback that are free."""
+    while True:
+        west, east = random.sample(range(16, 255), 2)
+        stage = Stage(directory, west, east)
+        try:
+            check_free([address for site in stage.sites for address in control.addresses(site)])
+        except Taken:
+            continue
+        stage.set(EXAMPLES)
+        return stage
