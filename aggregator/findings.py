@@ -7,6 +7,7 @@ all speak from this catalogue, so each code is explained once, with its cure.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -41,6 +42,19 @@ class Finding(msgspec.Struct, frozen=True, order=True):
         cluster, kind, namespace, name = self.object
         where = f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
         return f"{where} in {cluster}: {self.field}: {self.detail}. {self.entry.cure}"
+
+
+def derivation_failed(home: str) -> Callable[[str, Hashable, str], tuple[ObjectKey, Finding]]:
+    """Says on which object the finding of a failed derivation stands: the item's own, if the item is of one object."""
+
+    def blame(collection: str, item: Hashable, error: str) -> tuple[ObjectKey, Finding]:
+        if isinstance(item, tuple) and len(item) >= 4 and all(isinstance(part, str) for part in item):
+            subject: ObjectKey = (item[0], item[1], item[2], item[3])
+        else:
+            subject = (home, "Derivation", "", f"{collection}: {item}")
+        return subject, Finding(subject, "DerivationFailed", collection, error)
+
+    return blame
 
 
 CATALOGUE: dict[str, Entry] = {

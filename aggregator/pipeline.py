@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aggregator.findings import Finding
+from aggregator.findings import Finding, derivation_failed
 from aggregator.graph import At, Graph, Source
 from aggregator.mesh import global_services, networks, services, split_horizon, workloads
 from aggregator.mesh.home import Home, mesh_settings
@@ -33,7 +33,7 @@ class Pipeline:
     """The graph of one control plane, its sources by name, and the collections that others ask about."""
 
     def __init__(self, home: Home) -> None:
-        graph = self.graph = Graph()
+        graph = self.graph = Graph(failed=derivation_failed(home.cluster))
 
         # Facts, by kind, and what proxies ask for.
         clusters: Source[ObjectKey, Cluster] = graph.source("clusters")

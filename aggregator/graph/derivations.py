@@ -122,6 +122,7 @@ def _evaluate(engine: Engine, collection: Collection[Any, Any], at: At, item: Ha
         except GraphError:
             raise
         except Exception as error:  # noqa: BLE001 - see `Engine.raised`
+            at.notes.extend(engine.blame(collection, item, error))
             reason = engine.raised(collection, item, error)
             result = reason if collection.kind == "derive" else ((item, reason),)
     if at.reads or item in engine.state.reads[number]:

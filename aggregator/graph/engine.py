@@ -26,6 +26,9 @@ Notes: TypeAlias = tuple[tuple[Hashable, Any], ...]
 
 Step: TypeAlias = Callable[["Engine", Collection[Any, Any]], Iterator[None]]
 
+Blame: TypeAlias = Callable[[str, Hashable, str], tuple[Hashable, Any]]
+"""From the name of a collection, an item and what its derivation raised, to (subject, finding)."""
+
 FINDINGS = "findings"
 
 PUBLISHED_AT_ONCE = 16
@@ -82,8 +85,10 @@ class State:
 class Engine:
     """Runs passes over declared collections. `Graph` adds the declarations, `Fork` replaces the state by overlays."""
 
-    def __init__(self, steps: Mapping[str, Step]) -> None:
+    def __init__(self, steps: Mapping[str, Step], failed: Blame | None = None) -> None:
+        """`failed` says which finding, on which subject, an evaluation that raised leaves for as long as it fails."""
         self._steps = steps
+        self.failed = failed
         self.collections: list[Collection[Any, Any]] = []
         self.standing_on: list[list[int]] = []  # collection -> collections over it
         self.publications: dict[int, str] = {}
@@ -282,6 +287,10 @@ class Engine:
         """Report what a derivation raised: our defect, whatever it is, for which the item's neighbours must not pay."""
         self.fail(collection, item, f"{type(error).__name__}: {error}")
         return Withheld("InternalError", str(error))
+
+    def blame(self, collection: Collection[Any, Any], item: Hashable, error: Exception) -> list[tuple[Hashable, Any]]:
+        """The finding on whatever object a failed evaluation was about, which stands as long as it fails."""
+        return [] if self.failed is None else [self.failed(collection.name, item, f"{type(error).__name__}: {error}")]
 
     def count(self, collection: Collection[Any, Any], reason: Withheld) -> None:
         """Count an item that was withheld; nothing else is kept of it."""

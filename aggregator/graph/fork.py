@@ -78,7 +78,7 @@ class Fork(Engine):
     """An engine over the state of another one. Use `Graph.fork`."""
 
     def __init__(self, base: Engine) -> None:
-        super().__init__(base._steps)
+        super().__init__(base._steps, base.failed)
         self.collections, self.standing_on = base.collections, base.standing_on
         self.publications, self.publishers = base.publications, base.publishers
         self.now, self.moments = base.now, list(base.moments)

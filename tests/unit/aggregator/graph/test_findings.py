@@ -72,3 +72,12 @@ def test_what_was_noted_before_a_failure_is_told(notes: Notes) -> None:
     done = run(notes.graph, {notes.source: {1: (("x", "raise"),)}})
     assert done.published == {"findings": {"x": ("raise",)}}
     assert [failure.collection for failure in done.failures] == ["first"]
+
+
+def test_what_raises_leaves_the_finding_it_is_blamed_with_for_as_long_as_it_raises() -> None:
+    graph = Graph(failed=lambda collection, item, error: (item, f"{collection}: {error}"))
+    numbers: Source[int, int] = graph.source("numbers")
+    graph.derive("inverses", numbers, lambda _at, _key, number: 1 / number)
+    failed = run(graph, {numbers: {1: 0, 2: 5}})
+    assert failed.published == {"findings": {1: ("inverses: ZeroDivisionError: division by zero",)}}
+    assert run(graph, {numbers: {1: 4}}).published == {"findings": {1: None}}
