@@ -97,6 +97,11 @@ def original_destination() -> Extension:
     return extension("envoy.filters.listener.original_dst", _filters.listener.original_dst.v3.OriginalDst())
 
 
+def tls_inspector() -> Extension:
+    """A listener filter that reads which host a client asks for, and what it speaks, before TLS begins."""
+    return extension("envoy.filters.listener.tls_inspector", _filters.listener.tls_inspector.v3.TlsInspector())
+
+
 def http_inspector() -> Extension:
     """A listener filter that finds out whether a connection speaks HTTP."""
     return extension("envoy.filters.listener.http_inspector", _filters.listener.http_inspector.v3.HttpInspector())

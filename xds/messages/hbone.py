@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 CONNECT_ORIGINATE: Final = "connect_originate"
 INNER_CONNECT_ORIGINATE: Final = "inner_connect_originate"
 OUTER_CONNECT_ORIGINATE: Final = "outer_connect_originate"
+FORWARD_INNER_CONNECT: Final = "forward_inner_connect"
 
 CONNECT_TIMEOUT: Final = 10
 """Seconds until an attempt to connect is given up, as Istio has it."""
@@ -157,6 +158,13 @@ def connect_options(*, requests: int = 0) -> Extension:
     options.common_http_protocol_options.idle_timeout.seconds = _IDLE_TIMEOUT
     if requests:
         options.common_http_protocol_options.max_requests_per_connection.value = requests
+    return _http_options(options)
+
+
+def http2_options() -> Extension:
+    """HTTP/2, whatever is spoken downstream."""
+    options = _upstreams.HttpProtocolOptions()
+    options.explicit_http_config.http2_protocol_options.SetInParent()
     return _http_options(options)
 
 

@@ -37,11 +37,15 @@ class ListenerFilter(Struct, frozen=True, gc=False):
 
 
 class FilterChain(Struct, frozen=True, gc=False):
-    """What is done with a connection. `transport_socket` is what it comes in, None: plain bytes."""
+    """What is done with a connection. `transport_socket` is what it comes in, None: plain bytes.
+
+    `handshake_timeout` is how many seconds that may take to be set up, 0: for ever.
+    """
 
     filters: tuple[Extension, ...]
     name: str = ""
     transport_socket: Extension | None = None
+    handshake_timeout: int = 0
 
 
 class Listener(Struct, frozen=True, gc=False):
@@ -84,6 +88,8 @@ def encode_listener(listener: Listener) -> Encoded:
             write_extension(place.filters.add(), one)
         if chain.transport_socket is not None:
             write_extension(place.transport_socket, chain.transport_socket)
+        if chain.handshake_timeout:
+            place.transport_socket_connect_timeout.seconds = chain.handshake_timeout
     for log in listener.access_logs:
         write_access_log(message.access_log.add(), log)
     if listener.inbound:
