@@ -99,6 +99,12 @@ CATALOGUE: dict[str, Entry] = {
         "Two gateways of one network claim the same address and port; the first in order is used.",
         "Give each Gateway an address of its own.",
     ),
+    "EndpointTakesNoTunnels": Entry(
+        "warning",
+        "A global service has endpoints in a gateway's network that are not in the mesh, so nothing there ends the"
+        " tunnels of other networks; those endpoints are not reachable from there.",
+        "Add the pods to the mesh, or let the service select pods of the mesh only.",
+    ),
     "AccountHasSeveralRoles": Entry(
         "error",
         "Proxies of several roles or gateways run under one service account; none of them is served.",
@@ -202,6 +208,12 @@ CATALOGUE: dict[str, Entry] = {
         "info",
         "The service is not global in its cluster (or not at home), so it stays within that cluster.",
         'Label it istio.io/global: "true" in every cluster that is to share it.',
+    ),
+    "GatewayNotFound": Entry(
+        "info", "There is no Gateway of that name, so its proxies take no traffic.", "Create it, or delete its pods."
+    ),
+    "GatewayTakesNoTunnels": Entry(
+        "info", "The Gateway has no HBONE listener, so its proxies take no tunnels.", "Add one (protocol HBONE)."
     ),
     "NetworkHasNoReadyEndpoint": Entry(
         "info", "No endpoint of the service is ready in that network.", "See why the pods are not ready."

@@ -11,11 +11,11 @@ from typing import Any
 
 from aggregator.findings import Finding, derivation_failed
 from aggregator.graph import At, Graph, Source
-from aggregator.mesh import global_services, networks, services, split_horizon, workloads
+from aggregator.mesh import exposure, global_services, networks, services, split_horizon, workloads
 from aggregator.mesh.home import Home, mesh_settings
 from aggregator.security import admissions, certificates
 from aggregator.traffic import backends, hosts, ingress_classes, ingresses
-from aggregator.views import completeness, rejections, ztunnel
+from aggregator.views import completeness, east_west_gateway, rejections, ztunnel
 from aggregator.views.view import ResourceKey, View
 from watchers.facts.cluster import Cluster, SourceFault
 from watchers.facts.core import Namespace, Node, Pod, Service
@@ -60,6 +60,7 @@ class Pipeline:
         workload = workloads.declare(graph, home, network.of_cluster, declared, pods, slices)
         merged = global_services.declare(graph, home, mesh, network.of_cluster, declared, workload)
         split = split_horizon.declare(graph, home, network, merged, workload)
+        exposed = exposure.declare(graph, merged.services)
         accounts = admissions.declare(graph, home, network.of_cluster, pods, node_proxies)
         graph.derive("unusable manifests", faults, _unusable_manifest)
 
@@ -72,6 +73,9 @@ class Pipeline:
 
         # Views: what proxies are told, and whether that is all.
         told = ztunnel.declare(graph, home, interest, ztunnel.Sources(mesh, nodes, network, workload, merged, split))
+        told += east_west_gateway.declare(
+            graph, home, interest, east_west_gateway.Sources(mesh, gateways, nodes, workload, exposed)
+        )
         settled = completeness.declare(graph, home, clusters, interest)
 
         rejections.declare(graph, refused, told)

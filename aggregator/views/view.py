@@ -31,6 +31,10 @@ class View(msgspec.Struct, frozen=True):
         short = self.type_url.rpartition("/")[2]
         return "|".join((self.role, short, *(f"{name}={value}" for name, value in self.features)))
 
+    def feature(self, name: str) -> str:
+        """The value of a feature; "" if the view has none of that name."""
+        return next((value for key, value in self.features if key == name), "")
+
     @property
     def key(self) -> ViewKey:
         """Key in the interest and settled Tables."""

@@ -68,7 +68,6 @@ class TunnelEndpoint(Struct, frozen=True, gc=False):
     workload: str = ""
     matched: tuple[tuple[str, str], ...] = ()
     weight: int = 1
-    healthy: bool = True
 
 
 Endpoint: TypeAlias = SocketEndpoint | TunnelEndpoint
@@ -92,13 +91,11 @@ def encode_endpoint(endpoint: Endpoint) -> Encoded:
     """The bytes of an LbEndpoint."""
     message = _endpoints.LbEndpoint()
     message.load_balancing_weight.value = endpoint.weight
+    message.health_status = protos.envoy.config.core.v3.HEALTHY
     if isinstance(endpoint, SocketEndpoint):
-        message.health_status = protos.envoy.config.core.v3.HEALTHY
         message.endpoint.address.socket_address.address = endpoint.address
         message.endpoint.address.socket_address.port_value = endpoint.port
         return encode(message)
-    core = protos.envoy.config.core.v3
-    message.health_status = core.HEALTHY if endpoint.healthy else core.UNHEALTHY
     internal = message.endpoint.address.envoy_internal_address
     internal.server_listener_name = endpoint.listener
     internal.endpoint_id = endpoint.destination

@@ -22,6 +22,8 @@ DESTINATION_METADATA: Final = "envoy.filters.listener.original_dst"
 """Namespace of metadata that tells where a connection is to go: `local` is the destination, `waypoint` the address to
 be dialled where that is another one. Envoy's listener filter reads the first, an ORIGINAL_DST cluster the second."""
 DIALLED: Final = "waypoint"
+BLACK_HOLE: Final = "BlackHoleCluster"
+"""The name of the cluster without endpoints, in every mesh."""
 
 _cluster = protos.envoy.config.cluster.v3.Cluster
 

@@ -1,0 +1,231 @@
+"""What east-west gateways are told: how tunnels from other networks reach the endpoints of this one.
+
+A tunnel for a global service ends at the gateway. Its inner bytes, again a tunnel, from the client to the destination,
+go to a pod of the gateway's own network, to the port where tunnels to it end; the gateway has no key to them.
+
+This is the graph: which listeners, clusters and assignments there are for whom. How they are written depends on what
+the proxy is built with: `east_west_stock` and `east_west_istio`, which are given the same. For a stock Envoy a service
+is its cluster and its assignment and nothing else, so a new one costs the same however many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from aggregator.findings import Finding
+from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
+from aggregator.mesh.exposure import ExposedPort, Exposure, authority
+from aggregator.mesh.home import Home, Mesh
+from aggregator.mesh.workloads import Workload, WorkloadKey, Workloads
+from aggregator.views import east_west_istio, east_west_stock
+from aggregator.views.view import ResourceKey, View, ViewKey
+from watchers.facts.core import Node
+from watchers.facts.gateway_api import Gateway
+from watchers.facts.keys import ObjectKey
+from xds.encoded import Encoded, Resource, wrap
+from xds.messages.addressing import Locality
+from xds.messages.assignment import (
+    ASSIGNMENT_TYPE,
+    Group,
+    TunnelEndpoint,
+    encode_assignment,
+    encode_endpoint,
+)
+from xds.messages.cluster import CLUSTER_TYPE, Cluster, encode_cluster
+from xds.messages.connect_terminate import CONNECT_TERMINATE, connect_terminate
+from xds.messages.hbone import Profile
+from xds.messages.listener import LISTENER_TYPE, Listener, SocketAddress, encode_listener
+
+ROLE = "east-west"
+
+BoundPort: TypeAlias = tuple[str, str]
+"""(view name, authority): the endpoints of one exposed port, as one view tells them."""
+
+
+class Form(Protocol):
+    """How one profile of proxies is written to."""
+
+    def main_internal(self, _ports: Iterable[ExposedPort], _network: str, /) -> Listener:
+        """The listener that finds the cluster of a tunnel."""
+
+    def forward_inner_connect(self) -> Listener:
+        """The listener that passes a tunnel's bytes on to an endpoint."""
+
+    def constant_clusters(self) -> tuple[Cluster, ...]:
+        """The clusters that are there whatever is exposed."""
+
+    def cluster_name(self, port: ExposedPort) -> str:
+        """The name of the cluster of an exposed port."""
+
+    def service_cluster(self, port: ExposedPort) -> Cluster:
+        """The cluster of an exposed port."""
+
+    def endpoint(self, workload: Workload, port: int) -> TunnelEndpoint:
+        """One of its endpoints."""
+
+
+_FORMS: Mapping[str, Form] = {Profile.STOCK: east_west_stock, Profile.ISTIO: east_west_istio}
+
+
+class Sources(msgspec.Struct, frozen=True):
+    """What the messages are made from."""
+
+    mesh: Callable[[At], Mesh]
+    gateways: Source[ObjectKey, Gateway]
+    nodes: Source[ObjectKey, Node]
+    workloads: Workloads
+    exposure: Exposure
+
+
+class Behind(msgspec.Struct, frozen=True, gc=False):
+    """An endpoint as one view tells it. `destination` is its address and port, as text."""
+
+    locality: tuple[str, str, str]
+    destination: str
+    message: Encoded
+
+
+def view_of(type_url: str, *, gateway: str, bind: str, network: str, profile: Profile) -> View | None:
+    """The view that a gateway's subscription reads; None for types such gateways are not told.
+
+    `gateway` is the Gateway it is a proxy of, `<namespace>/<name>`; `bind` the IP address its listeners are to be on.
+    """
+    written = ("profile", profile.value)
+    if type_url == CLUSTER_TYPE:
+        return View(ROLE, type_url, (written,))
+    if type_url == ASSIGNMENT_TYPE:
+        return View(ROLE, type_url, (("network", network), written))
+    if type_url == LISTENER_TYPE:
+        own = (("bind", bind), ("gateway", gateway))
+        # Only one form has addresses in its listeners, which mean something in one network only.
+        return View(ROLE, type_url, (*own, *((("network", network),) if profile is Profile.ISTIO else ()), written))
+    return None
+
+
+def declare(
+    graph: Graph, home: Home, views: Source[ViewKey, View], model: Sources
+) -> list[Collection[ResourceKey, Resource]]:
+    """Declare the gateways' resources; the result is what there is to publish."""
+    exposure = model.exposure
+    named = graph.expand(
+        "views of east-west gateways", views, lambda _, __, view: ((view.name, view),) if view.role == ROLE else ()
+    )
+    by_type = graph.index("views of east-west gateways by type", named, lambda _, view: (view.type_url,))
+    exposed = graph.index("exposed ports by type", exposure.ports, lambda _, __: (CLUSTER_TYPE, ASSIGNMENT_TYPE))
+
+    def listeners(at: At, name: str, view: View) -> Iterable[tuple[ResourceKey, Outcome[Resource]]]:
+        if view.type_url != LISTENER_TYPE:
+            return
+        profile = Profile(view.feature("profile"))
+        form = _FORMS[profile]
+        port = _tunnel_port(at, home, model.gateways, view.feature("gateway"))
+        if isinstance(port, Withheld):
+            yield (name, CONNECT_TERMINATE), port
+        else:
+            address = SocketAddress(view.feature("bind"), port)
+            yield _listener(name, connect_terminate(address, profile, model.mesh(at).trust_domain))
+        # The one derivation that reads all exposed ports, and only for proxies that need a chain for each.
+        ports = at.group(exposed, CLUSTER_TYPE).values() if profile is Profile.ISTIO else ()
+        yield _listener(name, form.main_internal(ports, view.feature("network")))
+        yield _listener(name, form.forward_inner_connect())
+
+    def constant_clusters(_at: At, name: str, view: View) -> Iterable[tuple[ResourceKey, Outcome[Resource]]]:
+        if view.type_url == CLUSTER_TYPE:
+            for cluster in _FORMS[view.feature("profile")].constant_clusters():
+                yield (name, cluster.name), wrap(CLUSTER_TYPE, cluster.name, encode_cluster(cluster))
+
+    # Endpoints: workloads of a view's network, once for each exposed port that they serve.
+    by_network = graph.index(
+        "networks of east-west gateways",
+        named,
+        lambda _, view: (view.feature("network"),) if view.type_url == ASSIGNMENT_TYPE else (),
+    )
+    serving = graph.index(
+        "workloads that serve, by network",
+        (model.workloads.pods, model.workloads.endpoints),
+        lambda _, workload: (workload.network,) if workload.services else (),
+    )
+    reached = graph.pair(
+        "workloads behind east-west gateways", by_network, serving, lambda _, view, __, workload: (view, workload)
+    )
+
+    def endpoints(
+        at: At, key: tuple[str, WorkloadKey], item: tuple[View, Workload]
+    ) -> Iterable[tuple[tuple[str, str, WorkloadKey], Outcome[Behind]]]:
+        view, workload = item
+        form = _FORMS[view.feature("profile")]
+        for service, served in workload.services:
+            one = at.get(exposure.services, service)
+            if one is None:
+                yield (key[0], service, key[1]), Withheld("ServiceIsNotGlobal")
+            elif not workload.tunnel:
+                detail = "some of its endpoints are not in the mesh"
+                at.note(one.base, Finding(one.base, "EndpointTakesNoTunnels", "spec.selector", detail))
+                yield (key[0], service, key[1]), Withheld("EndpointTakesNoTunnels")
+            elif not (workload.healthy or one.allow_unready):
+                yield (key[0], service, key[1]), Withheld("EndpointNotReady")
+            else:
+                locality = _locality(at, model.nodes, workload)
+                for number, target in dict(served).items():
+                    if target and number in one.ports:
+                        message = form.endpoint(workload, target)
+                        told = Behind(locality, message.destination, encode_endpoint(message))
+                        yield (key[0], authority(one, number), key[1]), told
+
+    behind = graph.index(
+        "endpoints of exposed ports",
+        graph.expand("endpoints behind east-west gateways", reached, endpoints),
+        lambda key, _: ((key[0], key[1]),),
+    )
+
+    # Clusters and assignments: an exposed port in a view.
+    bound = graph.pair("exposed ports of east-west gateways", by_type, exposed, lambda _, view, __, port: (view, port))
+
+    def service(
+        at: At, key: BoundPort, item: tuple[View, ExposedPort]
+    ) -> Iterable[tuple[ResourceKey, Outcome[Resource]]]:
+        view, port = item
+        form = _FORMS[view.feature("profile")]
+        name = form.cluster_name(port)
+        if view.type_url == CLUSTER_TYPE:
+            yield (key[0], name), wrap(CLUSTER_TYPE, name, encode_cluster(form.service_cluster(port)))
+        else:
+            groups = _groups(at.group(behind, key).values())
+            yield (key[0], name), wrap(ASSIGNMENT_TYPE, name, encode_assignment(name, groups))
+
+    return [
+        graph.expand("listeners of east-west gateways", named, listeners),
+        graph.expand("constant clusters of east-west gateways", named, constant_clusters),
+        graph.expand("services of east-west gateways", bound, service),
+    ]
+
+
+def _listener(view: str, listener: Listener) -> tuple[ResourceKey, Resource]:
+    return (view, listener.name), wrap(LISTENER_TYPE, listener.name, encode_listener(listener))
+
+
+def _tunnel_port(at: At, home: Home, gateways: Source[ObjectKey, Gateway], name: str) -> int | Withheld:
+    """The port on which a Gateway takes tunnels."""
+    namespace, _, own = name.partition("/")
+    gateway = at.get(gateways, (home.cluster, "Gateway", namespace, own))
+    if gateway is None:
+        return Withheld("GatewayNotFound", name)
+    port = next((listener.port for listener in gateway.listeners if listener.protocol == "HBONE"), None)
+    return port if port is not None else Withheld("GatewayTakesNoTunnels", name)
+
+
+def _locality(at: At, nodes: Source[ObjectKey, Node], workload: Workload) -> tuple[str, str, str]:
+    node = at.get(nodes, (workload.cluster, "Node", "", workload.node)) if workload.node else None
+    return (node.region, node.zone, node.subzone) if node is not None else ("", "", "")
+
+
+def _groups(endpoints: Iterable[Behind]) -> Iterable[Group]:
+    """By locality, everything in order."""
+    ordered = sorted(endpoints, key=lambda one: (one.locality, one.destination))
+    for locality, members in groupby(ordered, key=lambda one: one.locality):
+        messages = tuple(one.message for one in members)
+        yield Group(messages, len(messages), Locality(*locality) if any(locality) else None)
