@@ -28,7 +28,7 @@ from aggregator.app.records import Records
 from aggregator.app.rejections import Rejections
 from aggregator.app.setting_values import Address as SettingsAddress
 from aggregator.app.settings import Settings, SettingsError
-from aggregator.app.subscriptions import Interest, TableAdmissions, TableViews
+from aggregator.app.subscriptions import Interest, Surroundings, TableAdmissions, TableViews
 from aggregator.mesh.home import Home
 from aggregator.pipeline import Pipeline
 from aggregator.views import ztunnel
@@ -93,11 +93,12 @@ class ControlPlane:
             )
         )
         self.aggregator = Aggregator(self.pipeline, self.tables, self.records, now=now)
-        self.interest = Interest(self.tables)
-        # Home's ztunnels are always served, so what they are told is always at hand.
-        self.interest.keep(*ztunnel.VIEWS)
-
         self.authority = _authority(settings)
+        interest = Interest(self.tables)
+        # Home's ztunnels are always served, so what they are told is always at hand.
+        interest.keep(*ztunnel.VIEWS)
+        lifetime, home = settings.workload_cert_ttl, settings.local.name
+        self._around = Surroundings(self.tables, interest, self.authority, lifetime, home)
         access = Access(TableAdmissions(self.tables, self.aggregator.complete))
         rejections = Rejections(self.pipeline, self.tables, self.records)
         self.streams = Streams(access, self._views_for, rejections)
@@ -128,8 +129,7 @@ class ControlPlane:
         self.pages.add("/findings", "what is wrong with which objects, and the cure", lambda _: self.findings())
 
     def _views_for(self, proxy: Proxy, bell: Callable[[], None]) -> TableViews:
-        lifetime = self.settings.workload_cert_ttl
-        return TableViews(self.tables, self.interest, self.authority, lifetime, proxy, bell)
+        return TableViews(self._around, proxy, bell)
 
     def readiness(self) -> Readiness:
         """Whether new proxies may come, and what is waited for."""

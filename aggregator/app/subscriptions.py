@@ -11,8 +11,10 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Literal
 
+import msgspec
+
 from aggregator.app.aggregate import Tables
-from aggregator.views import ztunnel
+from aggregator.views import ingress_gateway, ztunnel
 from aggregator.views.view import View
 from xds.encoded import Resource
 from xds.messages.secret import SECRET_TYPE
@@ -21,6 +23,7 @@ from xds.server.certificate_authority import CertificateAuthority
 from xds.server.proxies import Proxy
 from xds.server.workload_certificates import WorkloadCertificates
 from xds.session.content import Changes, Subscription
+from xds.session.requests import ON_DEMAND_SECRETS
 
 LINGER = 60.0
 """Seconds a view is kept after its last stream has ended: proxies that lose their stream are soon back."""
@@ -30,6 +33,9 @@ def view_for(proxy: Proxy, type_url: str) -> View | None:
     """What a proxy is told of a type; None where proxies like it are told nothing of it."""
     if proxy.role == ztunnel.ROLE:
         return ztunnel.view_of(type_url)
+    if proxy.role == ingress_gateway.ROLE:
+        # One that cannot fetch certificates by name would refuse its listeners.
+        return ingress_gateway.view_of(type_url, proxy.claimed) if ON_DEMAND_SECRETS in proxy.extensions else None
     return None
 
 
@@ -68,12 +74,24 @@ class Interest:
         self._table.apply([(view.key, None)])
 
 
+class Surroundings(msgspec.Struct, frozen=True):
+    """What the subscriptions of all proxies share. `certificate_lifetime` is in seconds, `home` the home cluster."""
+
+    tables: Tables
+    interest: Interest
+    authority: CertificateAuthority
+    certificate_lifetime: float
+    home: str
+
+
 class TableSubscription:
     """One stream's reading of one view. Satisfies `xds.session.content.Subscription`."""
 
-    def __init__(self, tables: Tables, interest: Interest, view: View, bell: Callable[[], None]) -> None:
-        interest.take(view)
-        self._interest = interest
+    def __init__(self, around: Surroundings, view: View, bell: Callable[[], None]) -> None:
+        tables = around.tables
+        around.interest.take(view)
+        self._home = around.home
+        self._interest = around.interest
         self._resources = tables.resources
         self._settled = tables.settled
         self._view = view
@@ -98,6 +116,10 @@ class TableSubscription:
     def known(self, name: str) -> bool:
         """Whether there is such a resource; every resource of these views is at hand."""
         return self.get(name) is not None
+
+    def final(self, name: str) -> bool:
+        """Whether no cluster that is still to be read can have a part in the resource."""
+        return self._view.role == ztunnel.ROLE and ztunnel.is_of_cluster(name, self._home)
 
     def items(self) -> Iterable[tuple[str, Resource]]:
         """All resources as they are now."""
@@ -124,29 +146,19 @@ class TableSubscription:
 class TableViews:
     """The views of one proxy, and the certificates made for it. Satisfies `xds.session.content.Views`."""
 
-    def __init__(
-        self,
-        tables: Tables,
-        interest: Interest,
-        authority: CertificateAuthority,
-        certificate_lifetime: float,
-        proxy: Proxy,
-        bell: Callable[[], None],
-    ) -> None:
-        self._tables = tables
-        self._interest = interest
-        self._authority = authority
-        self._lifetime = certificate_lifetime
+    def __init__(self, around: Surroundings, proxy: Proxy, bell: Callable[[], None]) -> None:
+        self._around = around
         self._proxy = proxy
         self._bell = bell
 
     def open(self, type_url: str) -> Subscription | None:
         """Subscribe to what this proxy is told of a type; None if proxies like it are not served that type."""
-        view = view_for(self._proxy, type_url)
-        read = TableSubscription(self._tables, self._interest, view, self._bell) if view is not None else None
-        if type_url == SECRET_TYPE and self._proxy.identity is not None:
-            identity = self._proxy.identity
-            return WorkloadCertificates(self._authority, identity, read, self._bell, lifetime=self._lifetime)
+        around, proxy, bell = self._around, self._proxy, self._bell
+        view = view_for(proxy, type_url)
+        read = TableSubscription(around, view, bell) if view is not None else None
+        if type_url == SECRET_TYPE and proxy.identity is not None:
+            lifetime = around.certificate_lifetime
+            return WorkloadCertificates(around.authority, proxy.identity, read, bell, lifetime=lifetime)
         return read
 
 

@@ -220,6 +220,11 @@ def uid(key: WorkloadKey) -> str:
     return f"{cluster}/discovery.k8s.io/{kind}/{namespace}/{name}/{address}"
 
 
+def is_of_cluster(name: str, cluster: str) -> bool:
+    """Whether a resource name is that of a workload of the cluster, made from its objects alone."""
+    return name.startswith((f"{cluster}//Pod/", f"{cluster}/discovery.k8s.io/EndpointSlice/"))
+
+
 def gateway_uid(gateway: NetworkGateway) -> str:
     """`NetworkGateway/<network>/<address>/<port>`; as in Istio, the usual port of a remote gateway is written 0."""
     port = 0 if gateway.port == HBONE_PORT and not gateway.stand_in else gateway.port

@@ -360,6 +360,21 @@ async def test_what_an_unread_remote_may_hold_is_not_withdrawn_before_its_limit_
         }
 
 
+async def test_what_happened_at_home_while_the_plane_was_down_is_told_though_a_remote_is_unread(
+    world: TwoClusters,
+) -> None:
+    ztunnel = Ztunnel("net1")
+    async with world.plane() as plane, plane.connect(ztunnel) as client:
+        machine = await learned(client)
+    before = len(machine.received)
+    world.cart_pod(world.alpha, 1, ready=False)
+    (world.alpha / "cart-2.yaml").unlink()
+    async with world.plane(held=["beta"]) as plane, plane.connect(ztunnel) as client:
+        await client.until(lambda machine: len(machine.received) == before + 2)
+        assert since(client, before) == [(set(), set()), ({CART_1}, {CART_2})]
+        assert set(machine.held(ADDRESS_TYPE)) >= BEHIND
+
+
 async def test_a_new_client_is_served_what_is_known_while_a_remote_is_unread(world: TwoClusters) -> None:
     async with world.plane(held=["beta"]) as plane, plane.connect(Ztunnel("net1")) as client:
         machine = await learned(client)

@@ -229,6 +229,9 @@ class Reading:
         """All resources."""
         return iter(self._content.resources.get(self.type_url, {}).items())
 
+    def final(self, name: str) -> bool:
+        return False
+
     def known(self, name: str) -> bool:
         """Whether there is such a resource."""
         return self.get(name) is not None

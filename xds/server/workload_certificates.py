@@ -97,6 +97,10 @@ class WorkloadCertificates:
         """Whether there is such a secret."""
         return name in (WORKLOAD_CERTIFICATE, ROOTS) or (self._view is not None and self._view.known(name))
 
+    def final(self, name: str) -> bool:
+        """What is made here is; of the view's secrets the view knows."""
+        return name in (WORKLOAD_CERTIFICATE, ROOTS) or (self._view is not None and self._view.final(name))
+
     def items(self) -> Iterable[tuple[str, Resource]]:
         """All secrets."""
         return self._items()

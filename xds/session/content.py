@@ -19,7 +19,7 @@ State = Literal["unknown", "partial", "settled"]
 
 unknown: no complete pass yet, so nothing may be answered, not even that there is nothing;
 partial: what is there may be sent and what was seen to go be removed, but some source has not reported, so a client
-  that holds more than is here keeps it, and keeps its version of what is here;
+  that holds more than is here keeps it, and keeps its version of what is here unless that is final;
 settled: what is not here does not exist.
 """
 
@@ -64,6 +64,12 @@ class Subscription(Protocol):
     def known(self, name: str) -> bool:
         """Whether the name exists, though its resource may only be made now that it was asked for."""
 
+    def final(self, name: str) -> bool:
+        """Whether what is there under a name, or that nothing is, is certain though the view as a whole is partial.
+
+        A client that holds something else under it is told so at once.
+        """
+
     def close(self) -> None:
         """Ends the reading; nothing else is called afterwards."""
 
@@ -96,6 +102,10 @@ class Unserved:
     def known(self, name: str) -> bool:
         """No."""
         return False
+
+    def final(self, name: str) -> bool:
+        """Yes: there is nothing."""
+        return True
 
     def close(self) -> None:
         """Nothing to end."""

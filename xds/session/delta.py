@@ -131,7 +131,7 @@ class DeltaExchange(Exchange[DeltaRequest]):
         """Send a resource, unless the client holds it, would refuse it, or is not to be told yet."""
         claim = self._claims.get(name)
         if claim is not None:
-            if self.content.state != "settled":
+            if self.content.state != "settled" and not self.content.final(name):
                 return
             del self._claims[name]
             if claim == resource.version:
@@ -177,6 +177,9 @@ class DeltaExchange(Exchange[DeltaRequest]):
         elif claims or self.quarantine.occupied or self.bisection.suspects:
             for name, resource in self.content.items():
                 self._offer(name, resource)
+            for name in [name for name in claims if self.content.final(name) and not self.content.known(name)]:
+                del claims[name]
+                self._absent[name] = None
         else:
             self._waiting.update(self.content.items())
 

@@ -69,6 +69,9 @@ class Reading:
     def items(self) -> Iterable[tuple[str, Resource]]:
         return self.view.content.items()
 
+    def final(self, name: str) -> bool:
+        return name in self.view.final
+
     def known(self, name: str) -> bool:
         return name in self.view.content or name in self.view.latent
 
@@ -83,6 +86,7 @@ class View:
         self.content = {name: resource(name, text) for name, text in (content or {}).items()}
         self.state: State = state
         self.latent: set[str] = set()
+        self.final: set[str] = set()
         self.revision = 1
         self.readings: list[Reading] = []
 

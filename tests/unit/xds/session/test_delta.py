@@ -300,3 +300,32 @@ def test_more_held_names_than_the_limit_are_a_violation() -> None:
     versions = {str(number): "x" for number in range(MAX_NAMES + 1)}
     with pytest.raises(ProtocolViolation, match=f"{MAX_NAMES} are the limit"):
         client.send(DeltaRequest(TYPE, initial_resource_versions=versions))
+
+
+# What is certain in partial content.
+
+
+def test_a_client_that_holds_another_version_of_what_is_final_is_told_at_once() -> None:
+    view = View({"a": "1", "b": "1"})
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.ack()
+    view.change(a="2", b="2")
+    view.state, view.final = "partial", {"a"}
+    client.connect()
+    client.subscribe(TYPE)
+    client.ack_all()
+    assert client.of(TYPE).texts == {"a": "2", "b": "1"}
+
+
+def test_a_client_that_holds_what_is_finally_gone_is_told_at_once() -> None:
+    view = View({"a": "1", "b": "1"})
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.ack()
+    view.change(a=None, b=None)
+    view.state, view.final = "partial", {"a"}
+    client.connect()
+    client.subscribe(TYPE)
+    client.ack_all()
+    assert client.of(TYPE).texts == {"b": "1"}
