@@ -15,7 +15,7 @@ from aggregator.mesh import exposure, global_services, networks, services, split
 from aggregator.mesh.home import Home, mesh_settings
 from aggregator.security import admissions, certificates
 from aggregator.traffic import backends, hosts, ingress_classes, ingresses
-from aggregator.views import completeness, east_west_gateway, rejections, ztunnel
+from aggregator.views import completeness, east_west_gateway, ingress_gateway, rejections, ztunnel
 from aggregator.views.view import ResourceKey, View
 from watchers.facts.cluster import Cluster, SourceFault
 from watchers.facts.core import Namespace, Node, Pod, Service
@@ -73,6 +73,12 @@ class Pipeline:
 
         # Views: what proxies are told, and whether that is all.
         told = ztunnel.declare(graph, home, interest, ztunnel.Sources(mesh, nodes, network, workload, merged, split))
+        told += ingress_gateway.declare(
+            graph,
+            home,
+            interest,
+            ingress_gateway.Sources(mesh, network, workload, merged, split, served, behind),
+        )
         told += east_west_gateway.declare(
             graph, home, interest, east_west_gateway.Sources(mesh, gateways, nodes, workload, exposed)
         )

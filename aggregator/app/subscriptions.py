@@ -17,12 +17,14 @@ from aggregator.app.aggregate import Tables
 from aggregator.views import ingress_gateway, ztunnel
 from aggregator.views.view import View
 from xds.encoded import Resource
+from xds.messages.cluster import CLUSTER_TYPE
 from xds.messages.secret import SECRET_TYPE
 from xds.server.access import Admission
 from xds.server.certificate_authority import CertificateAuthority
 from xds.server.proxies import Proxy
 from xds.server.workload_certificates import WorkloadCertificates
 from xds.session.content import Changes, Subscription
+from xds.session.on_demand import OnDemand
 from xds.session.requests import ON_DEMAND_SECRETS
 
 LINGER = 60.0
@@ -155,7 +157,9 @@ class TableViews:
         """Subscribe to what this proxy is told of a type; None if proxies like it are not served that type."""
         around, proxy, bell = self._around, self._proxy, self._bell
         view = view_for(proxy, type_url)
-        read = TableSubscription(around, view, bell) if view is not None else None
+        read: Subscription | None = TableSubscription(around, view, bell) if view is not None else None
+        if read is not None and proxy.role == ingress_gateway.ROLE and type_url == CLUSTER_TYPE:
+            read = OnDemand(read, ingress_gateway.STANDING_CLUSTERS)
         if type_url == SECRET_TYPE and proxy.identity is not None:
             lifetime = around.certificate_lifetime
             return WorkloadCertificates(around.authority, proxy.identity, read, bell, lifetime=lifetime)

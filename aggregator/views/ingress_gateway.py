@@ -1,0 +1,388 @@
+"""What ingress gateways are told: two listeners that never change, and per host a scope, a cluster and a certificate.
+
+For stock Envoys with certificates on demand (spec of the wire: xds.messages.http_connection_manager). Scopes are told
+all at once; clusters, endpoints and certificates exist for every host but are sent when a gateway asks for their name.
+All ingress gateways of a home are told the same, but for the addresses they listen on, so one more host costs its own
+resources whoever listens. Endpoints of the home network come first, ways to other networks stand behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, cast
+
+import msgspec
+
+from aggregator.findings import Finding
+from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
+from aggregator.mesh.addresses import pack
+from aggregator.mesh.global_services import GlobalServices
+from aggregator.mesh.home import Home, Mesh
+from aggregator.mesh.identities import spiffe_id
+from aggregator.mesh.networks import HBONE_PORT, Networks, network_of
+from aggregator.mesh.split_horizon import Key, SplitHorizon
+from aggregator.mesh.workloads import ServiceInNetwork, Workload, WorkloadKey, Workloads
+from aggregator.security.certificates import Certificate
+from aggregator.traffic.backends import Backend
+from aggregator.traffic.hosts import Host, Hosts, Rule
+from aggregator.traffic.ingresses import EXACT
+from aggregator.views.view import ResourceKey, View, ViewKey
+from watchers.facts.keys import ObjectKey
+from xds.encoded import Encoded, Resource, wrap
+from xds.messages.assignment import (
+    ASSIGNMENT_TYPE,
+    DoubleTunnel,
+    Group,
+    SocketEndpoint,
+    TunnelEndpoint,
+    encode_assignment,
+    encode_endpoint,
+    socket_text,
+)
+from xds.messages.cluster import CLUSTER_TYPE, Cluster, Discovered, encode_cluster
+from xds.messages.extension import Extension
+from xds.messages.filters import tls_inspector
+from xds.messages.hbone import (
+    CONNECT_ORIGINATE,
+    CONNECT_TIMEOUT,
+    INNER_CONNECT_ORIGINATE,
+    INTO_TUNNEL,
+    OUTER_CONNECT_ORIGINATE,
+    Profile,
+    http2_options,
+    originating_clusters,
+    originating_listeners,
+)
+from xds.messages.http_connection_manager import SCOPE_HEADERS, on_demand_tls, scoped_manager
+from xds.messages.listener import (
+    LISTENER_TYPE,
+    FilterChain,
+    Listener,
+    ListenerFilter,
+    SocketAddress,
+    encode_listener,
+)
+from xds.messages.route import (
+    NOT_FOUND,
+    SCOPED_ROUTE_TYPE,
+    TO_HTTPS,
+    Answer,
+    PathMatch,
+    Route,
+    Scope,
+    ToCluster,
+    encode_route,
+    encode_scope,
+)
+from xds.messages.secret import SECRET_TYPE, KeyPair, encode_key_pair
+
+ROLE: Final = "ingress"
+DEFAULT_CLASS: Final = "default"
+"""The class of TLS settings of all hosts: a certificate of their own, no demands on clients."""
+STANDING_CLUSTERS: Final = frozenset({CONNECT_ORIGINATE, INNER_CONNECT_ORIGINATE, OUTER_CONNECT_ORIGINATE})
+"""The clusters a gateway is told without asking for their names; all others come on demand."""
+
+ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - what a gateway does unless it says otherwise
+HTTP_PORT: Final = 8080
+HTTPS_PORT: Final = 8443
+HANDSHAKE_TIMEOUT: Final = 10
+"""Seconds a client has for its handshake, in which its host's certificate may have to be fetched."""
+
+_SHARED: Final = (CLUSTER_TYPE, ASSIGNMENT_TYPE, SCOPED_ROUTE_TYPE, SECRET_TYPE)
+_HOME, _ELSEWHERE = 0, 1  # priorities
+_HTTP2 = ("HTTP2", "GRPC")
+
+
+class Sources(msgspec.Struct, frozen=True):
+    """What the messages are made from."""
+
+    mesh: Callable[[At], Mesh]
+    networks: Networks
+    workloads: Workloads
+    services: GlobalServices
+    split_horizon: Collection[Key, SplitHorizon]
+    hosts: Hosts
+    backends: Collection[str, Backend]
+
+
+class Target(msgspec.Struct, frozen=True, gc=False):
+    """A backend as its endpoints in the home network need to know it."""
+
+    service: str
+    port: int
+    allow_unready: bool
+    network: str
+    trust_domain: str
+
+
+class Reach(msgspec.Struct, frozen=True, gc=False):
+    """A backend as the ways to other networks need to know it: `authority` is `<hostname>:<port>`."""
+
+    service: str
+    port: int
+    authority: str
+    identities: tuple[str, ...]
+    trust_domain: str
+
+
+class Endpoint(msgspec.Struct, frozen=True, gc=False):
+    """One endpoint of a backend, as bytes; None where `gateway` has an address that cannot be used."""
+
+    priority: int
+    weight: int
+    encoded: Encoded | None
+    gateway: ObjectKey | None = None
+
+
+def view_of(type_url: str, claimed: Callable[[str], str]) -> View | None:
+    """The view an ingress gateway's subscription to `type_url` reads; None for types it is not served.
+
+    `claimed` looks up what the gateway says of itself (`isthmus bootstrap`): where it listens. What is no address or
+    port there is as if it were not said.
+    """
+    if type_url == LISTENER_TYPE:
+        bind = claimed("ISTHMUS_BIND")
+        features = {
+            "bind": bind if pack(bind) is not None else ANY_ADDRESS,
+            "http-port": str(_port(claimed("ISTHMUS_HTTP_PORT")) or HTTP_PORT),
+            "https-port": str(_port(claimed("ISTHMUS_HTTPS_PORT")) or HTTPS_PORT),
+        }
+        return View(ROLE, LISTENER_TYPE, tuple(features.items()))
+    return View(ROLE, type_url) if type_url in _SHARED else None
+
+
+def _port(text: str) -> int:
+    """The port a text names; 0 if it names none."""
+    return int(text) if text.isascii() and text.isdigit() and 0 < int(text[:6]) < 1 << 16 else 0
+
+
+def declare(
+    graph: Graph, home: Home, views: Source[ViewKey, View], model: Sources
+) -> list[Collection[ResourceKey, Resource]]:
+    """Declare ingress gateways' resources; the result is what there is to publish."""
+    named = graph.expand("ingress views", views, lambda _, __, view: ((view.name, view),) if view.role == ROLE else ())
+    by_type = graph.index("ingress views by type", named, lambda _, view: (view.type_url,))
+
+    def listeners(at: At, _name: str, view: View) -> Iterable[tuple[ResourceKey, Resource]]:
+        if view.type_url == LISTENER_TYPE:
+            for listener in _listeners(dict(view.features), network_of(at, model.networks.of_cluster, home.cluster)):
+                yield (view.name, listener.name), wrap(LISTENER_TYPE, listener.name, encode_listener(listener))
+
+    def standing_clusters(at: At, _name: str, view: View) -> Iterable[tuple[ResourceKey, Resource]]:
+        if view.type_url == CLUSTER_TYPE:
+            for cluster in originating_clusters(Profile.STOCK, model.mesh(at).trust_domain):
+                yield (view.name, cluster.name), wrap(CLUSTER_TYPE, cluster.name, encode_cluster(cluster))
+
+    scopes = graph.expand("scopes of hosts", model.hosts.hosts, lambda _, host, one: ((scope_name(host), one),))
+    assignments = _declare_assignments(graph, home, model)
+    return [
+        graph.expand("listeners of ingress gateways", named, listeners),
+        graph.expand("standing clusters of ingress gateways", named, standing_clusters),
+        graph.pair(
+            "scopes of ingress gateways",
+            by_type,
+            graph.index("scopes", scopes, lambda _, __: (SCOPED_ROUTE_TYPE,)),
+            lambda _, __, name, host: wrap(SCOPED_ROUTE_TYPE, name, _scope(name, host)),
+        ),
+        graph.pair(
+            "clusters of ingress gateways",
+            by_type,
+            graph.index("clusters of backends", model.backends, lambda _, __: (CLUSTER_TYPE,)),
+            lambda _, __, name, backend: wrap(CLUSTER_TYPE, name, _cluster(backend)),
+        ),
+        graph.pair(
+            "assignments of ingress gateways",
+            by_type,
+            graph.index("assignments", assignments, lambda _, __: (ASSIGNMENT_TYPE,)),
+            lambda _, __, ___, assignment: assignment,
+        ),
+        graph.pair(
+            "certificates of ingress gateways",
+            by_type,
+            graph.index("certificates to tell", model.hosts.certificates, lambda _, __: (SECRET_TYPE,)),
+            lambda _, __, host, certificate: wrap(SECRET_TYPE, host, _secret(host, certificate)),
+        ),
+    ]
+
+
+def scope_name(host: str) -> str:
+    """`<class>|<host>`: the name of a host's routes."""
+    return f"{DEFAULT_CLASS}|{host}"
+
+
+# What is the same for all hosts.
+
+
+def _listeners(features: Mapping[str, str], network: str) -> Iterable[Listener]:
+    bind, http_port, https_port = features["bind"], int(features["http-port"]), int(features["https-port"])
+    plain = scoped_manager("http", DEFAULT_CLASS, secure=False)
+    secure = scoped_manager("https", DEFAULT_CLASS, secure=True)
+    yield Listener("http", (FilterChain((plain,), name=DEFAULT_CLASS),), address=SocketAddress(bind, http_port))
+    yield Listener(
+        "https",
+        (
+            FilterChain(
+                (secure,),
+                name=DEFAULT_CLASS,
+                transport_socket=on_demand_tls(),
+                handshake_timeout=HANDSHAKE_TIMEOUT,
+            ),
+        ),
+        address=SocketAddress(bind, https_port),
+        listener_filters=(ListenerFilter(tls_inspector()),),
+    )
+    yield from originating_listeners(Profile.STOCK, network, "gateway")
+
+
+# What there is of each host.
+
+
+def _scope(name: str, host: Host) -> Encoded:
+    routes = [_route(rule) for rule in host.rules]
+    if host.tls is not None:
+        routes.insert(0, TO_HTTPS)
+    if not host.rules or (host.rules[-1].kind, host.rules[-1].path) != ("Prefix", "/"):
+        routes.append(NOT_FOUND)
+    return encode_scope(Scope(name, (DEFAULT_CLASS, host.host), host.host, tuple(routes), SCOPE_HEADERS))
+
+
+def _route(rule: Rule) -> Encoded:
+    if rule.kind == EXACT:
+        match = PathMatch("exact", rule.path)
+    else:
+        match = PathMatch("everything") if rule.path == "/" else PathMatch("elements", rule.path)
+    action = ToCluster(rule.backend) if rule.backend else Answer(503)
+    return encode_route(Route(f"{rule.kind} {rule.path}", match, action))
+
+
+def _secret(host: str, certificate: Certificate) -> Encoded:
+    return encode_key_pair(KeyPair(host, certificate.chain, certificate.key))
+
+
+_HTTP2_OPTIONS: Final = http2_options()
+
+
+def _cluster(backend: Backend) -> Encoded:
+    options: Extension | None = _HTTP2_OPTIONS if backend.protocol in _HTTP2 else None
+    return encode_cluster(
+        Cluster(
+            backend.key,
+            Discovered(),
+            transport_socket=INTO_TUNNEL,
+            http_options=options,
+            connect_timeout=CONNECT_TIMEOUT,
+        )
+    )
+
+
+# Endpoints: encoded one by one where they change, composed for each backend.
+
+
+def _declare_assignments(graph: Graph, home: Home, model: Sources) -> Collection[str, Resource]:
+    """The endpoints of every backend, found or not, by its key."""
+
+    def target(at: At, _key: str, backend: Backend) -> Outcome[Target]:
+        service = at.get(model.services.services, backend.service) if backend.found else None
+        if service is None:
+            return Withheld("BackendNotFound")
+        network = network_of(at, model.networks.of_cluster, home.cluster)
+        return Target(backend.service, backend.port, service.allow_unready, network, model.mesh(at).trust_domain)
+
+    def reach(at: At, _key: str, backend: Backend) -> Outcome[Reach]:
+        service = at.get(model.services.services, backend.service) if backend.found else None
+        if service is None:
+            return Withheld("BackendNotFound")
+        if not service.is_global:
+            return Withheld("ServiceIsNotGlobal")
+        authority = f"{service.hostname}:{backend.port}"
+        return Reach(backend.service, backend.port, authority, service.identities, model.mesh(at).trust_domain)
+
+    def serving(_key: WorkloadKey, workload: Workload) -> Iterable[ServiceInNetwork]:
+        return [(workload.network, service) for service, _ in workload.services]
+
+    targets = graph.derive("targets", model.backends, target)
+    reaches = graph.derive("reaches", model.backends, reach)
+    here = graph.pair(
+        "endpoints of backends",
+        graph.index("targets by service", targets, lambda _, one: ((one.network, one.service),)),
+        graph.index("endpoints by service", (model.workloads.pods, model.workloads.endpoints), serving),
+        _endpoint,
+    )
+    elsewhere = graph.pair(
+        "ways of backends",
+        graph.index("reaches by service", reaches, lambda _, one: (one.service,)),
+        graph.index("ways by service", model.split_horizon, lambda key, _: (key[1],)),
+        _way,
+    )
+    either = cast("tuple[Collection[tuple[str, WorkloadKey | Key], Endpoint], ...]", (here, elsewhere))
+    by_backend = graph.index("endpoints by backend", either, lambda key, _: (key[0],))
+
+    def assignment(at: At, key: str, _backend: Backend) -> Resource:
+        groups: dict[int, list[Encoded]] = {_HOME: [], _ELSEWHERE: []}
+        weights = {_HOME: 0, _ELSEWHERE: 0}
+        members = at.group(by_backend, key)
+        for member in sorted(members, key=lambda one: (members[one].priority, one[1])):
+            one = members[member]
+            if one.encoded is not None:
+                groups[one.priority].append(one.encoded)
+                weights[one.priority] += one.weight
+            elif one.gateway is not None:
+                detail = "its address is a DNS name"
+                at.note(one.gateway, Finding(one.gateway, "GatewayAddressNotResolved", "status.addresses", detail))
+        told = [
+            Group(tuple(encoded), weights[priority], priority=priority)
+            for priority, encoded in groups.items()
+            if encoded
+        ]
+        return wrap(ASSIGNMENT_TYPE, key, encode_assignment(key, told))
+
+    return graph.derive("assignments of backends", model.backends, assignment)
+
+
+def _endpoint(_backend: str, target: Target, _key: WorkloadKey, workload: Workload) -> Outcome[Endpoint]:
+    """A workload of the home network: by a tunnel if it takes one, which only its own identity may answer."""
+    if not workload.healthy and not target.allow_unready:
+        return Withheld("EndpointNotReady")
+    port = next(
+        (
+            behind
+            for service, ports in workload.services
+            if service == target.service
+            for number, behind in ports
+            if number == target.port
+        ),
+        0,
+    )
+    if not port:
+        return Withheld("PortNotServed")
+    address = workload.addresses[0]
+    if not workload.tunnel:
+        return Endpoint(_HOME, 1, encode_endpoint(SocketEndpoint(address, port)))
+    identity = spiffe_id(target.trust_domain, workload.namespace, workload.service_account or "default")
+    tunnel = TunnelEndpoint(
+        CONNECT_ORIGINATE,
+        socket_text(address, port),
+        dialled=socket_text(address, HBONE_PORT),
+        identities=(identity,),
+    )
+    return Endpoint(_HOME, 1, encode_endpoint(tunnel))
+
+
+def _way(_backend: str, reach: Reach, _key: Key, split: SplitHorizon) -> Outcome[Endpoint]:
+    """All endpoints in another network that are behind one gateway, by a tunnel within a tunnel."""
+    if not any(port.number == reach.port for port in split.ports):
+        return Withheld("PortNotServed")
+    gateway = split.gateway
+    if pack(gateway.address) is None:
+        return Endpoint(_ELSEWHERE, 0, None, (gateway.cluster, "Gateway", gateway.namespace, gateway.name))
+    tunnel = TunnelEndpoint(
+        INNER_CONNECT_ORIGINATE,
+        socket_text(gateway.address, gateway.port),
+        double=DoubleTunnel(
+            reach.authority,
+            reach.identities,
+            (spiffe_id(reach.trust_domain, gateway.namespace, gateway.service_account),),
+        ),
+        weight=split.capacity,
+    )
+    return Endpoint(_ELSEWHERE, split.capacity, encode_endpoint(tunnel))
