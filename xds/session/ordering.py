@@ -12,7 +12,12 @@ from typing import Final
 
 from msgspec import Struct
 
+from xds.messages.assignment import ASSIGNMENT_TYPE
 from xds.messages.authorization import AUTHORIZATION_TYPE
+from xds.messages.cluster import CLUSTER_TYPE
+from xds.messages.listener import LISTENER_TYPE
+from xds.messages.route import SCOPED_ROUTE_TYPE
+from xds.messages.secret import SECRET_TYPE
 from xds.messages.workload import ADDRESS_TYPE, WORKLOAD_TYPE
 
 
@@ -33,8 +38,22 @@ class Order(Struct, frozen=True):
 
 
 MAKE_BEFORE_BREAK: Final = Order(
-    ranks={AUTHORIZATION_TYPE: 0, ADDRESS_TYPE: 1, WORKLOAD_TYPE: 1},
+    ranks={
+        AUTHORIZATION_TYPE: 0,
+        ADDRESS_TYPE: 1,
+        WORKLOAD_TYPE: 1,
+        # Of Envoys. Secrets wait for nothing: a client's handshake waits for them.
+        CLUSTER_TYPE: 2,
+        ASSIGNMENT_TYPE: 3,
+        LISTENER_TYPE: 4,
+        SCOPED_ROUTE_TYPE: 5,
+    },
     # A ztunnel opens after the first answer of each type, and asks for addresses first.
     first_after={ADDRESS_TYPE: AUTHORIZATION_TYPE},
-    dependents={AUTHORIZATION_TYPE: (ADDRESS_TYPE,)},
+    dependents={
+        AUTHORIZATION_TYPE: (ADDRESS_TYPE,),
+        CLUSTER_TYPE: (LISTENER_TYPE, SCOPED_ROUTE_TYPE),
+        ASSIGNMENT_TYPE: (CLUSTER_TYPE,),
+        SECRET_TYPE: (CLUSTER_TYPE, LISTENER_TYPE),
+    },
 )

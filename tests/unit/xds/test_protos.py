@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.descriptor import Descriptor
 
-# Fields and numbers of Istio's ambient API: what every ztunnel reads.
+# Fields and numbers of Istio's ambient API, which every ztunnel reads, and of what the package with Envoy's lacks.
 WIRE = {
     "istio.workload.Address": "workload=1 service=2",
     "istio.workload.Service": "name=1 namespace=2 hostname=3 addresses=4 ports=5 subject_alt_names=6 waypoint=7 "
@@ -54,6 +54,9 @@ WIRE = {
     "istio.security.StringMatch": "exact=1 prefix=2 suffix=3 presence=4",
     "istio.v1.auth.IstioCertificateRequest": "csr=1 validity_duration=3 metadata=4",
     "istio.v1.auth.IstioCertificateResponse": "cert_chain=1",
+    "envoy.extensions.transport_sockets.tls.cert_selectors.on_demand_secret.v3.Config": "config_source=1 "
+    "certificate_mapper=2 prefetch_secret_names=3",
+    "envoy.extensions.transport_sockets.tls.cert_mappers.sni.v3.SNI": "default_value=1",
     "grpc.health.v1.HealthCheckRequest": "service=1",
     "grpc.health.v1.HealthCheckResponse": "status=1",
 }
