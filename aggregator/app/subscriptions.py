@@ -14,10 +14,11 @@ from typing import Literal
 import msgspec
 
 from aggregator.app.aggregate import Tables
-from aggregator.views import ingress_gateway, ztunnel
-from aggregator.views.view import View
+from aggregator.views import east_west_gateway, ingress_gateway, ztunnel
+from aggregator.views.view import View, listen_address
 from xds.encoded import Resource
 from xds.messages.cluster import CLUSTER_TYPE
+from xds.messages.hbone import Profile
 from xds.messages.secret import SECRET_TYPE
 from xds.server.access import Admission
 from xds.server.certificate_authority import CertificateAuthority
@@ -25,7 +26,7 @@ from xds.server.proxies import Proxy
 from xds.server.workload_certificates import WorkloadCertificates
 from xds.session.content import Changes, Subscription
 from xds.session.on_demand import OnDemand
-from xds.session.requests import ON_DEMAND_SECRETS
+from xds.session.requests import HASHABLE_STRING, ON_DEMAND_SECRETS
 
 LINGER = 60.0
 """Seconds a view is kept after its last stream has ended: proxies that lose their stream are soon back."""
@@ -38,6 +39,14 @@ def view_for(proxy: Proxy, type_url: str) -> View | None:
     if proxy.role == ingress_gateway.ROLE:
         # One that cannot fetch certificates by name would refuse its listeners.
         return ingress_gateway.view_of(type_url, proxy.claimed) if ON_DEMAND_SECRETS in proxy.extensions else None
+    if proxy.role == east_west_gateway.ROLE:
+        return east_west_gateway.view_of(
+            type_url,
+            gateway=f"{proxy.namespace}/{proxy.gateway}",
+            bind=listen_address(proxy.claimed("ISTHMUS_BIND")),
+            network=proxy.network,
+            profile=Profile.STOCK if HASHABLE_STRING in proxy.extensions else Profile.ISTIO,
+        )
     return None
 
 

@@ -26,7 +26,7 @@ from aggregator.security.certificates import Certificate
 from aggregator.traffic.backends import Backend
 from aggregator.traffic.hosts import Host, Hosts, Rule
 from aggregator.traffic.ingresses import EXACT
-from aggregator.views.view import ResourceKey, View, ViewKey
+from aggregator.views.view import ResourceKey, View, ViewKey, listen_address
 from watchers.facts.keys import ObjectKey
 from xds.encoded import Encoded, Resource, wrap
 from xds.messages.assignment import (
@@ -82,7 +82,6 @@ DEFAULT_CLASS: Final = "default"
 STANDING_CLUSTERS: Final = frozenset({CONNECT_ORIGINATE, INNER_CONNECT_ORIGINATE, OUTER_CONNECT_ORIGINATE})
 """The clusters a gateway is told without asking for their names; all others come on demand."""
 
-ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - what a gateway does unless it says otherwise
 HTTP_PORT: Final = 8080
 HTTPS_PORT: Final = 8443
 HANDSHAKE_TIMEOUT: Final = 10
@@ -141,9 +140,8 @@ def view_of(type_url: str, claimed: Callable[[str], str]) -> View | None:
     port there is as if it were not said.
     """
     if type_url == LISTENER_TYPE:
-        bind = claimed("ISTHMUS_BIND")
         features = {
-            "bind": bind if pack(bind) is not None else ANY_ADDRESS,
+            "bind": listen_address(claimed("ISTHMUS_BIND")),
             "http-port": str(_port(claimed("ISTHMUS_HTTP_PORT")) or HTTP_PORT),
             "https-port": str(_port(claimed("ISTHMUS_HTTPS_PORT")) or HTTPS_PORT),
         }

@@ -6,9 +6,11 @@ one view, its resources and their bytes. A view somebody subscribes to is an ite
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
+
+from aggregator.mesh.addresses import pack
 
 ViewKey: TypeAlias = tuple[str]
 ResourceKey: TypeAlias = tuple[str, str]
@@ -16,6 +18,14 @@ ResourceKey: TypeAlias = tuple[str, str]
 
 Completeness: TypeAlias = Literal["partial", "settled"]
 """Whether every registered cluster has answered (or passed its limit), or only home for certain."""
+
+
+ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - where a gateway listens unless it says otherwise
+
+
+def listen_address(claimed: str) -> str:
+    """Where a gateway listens that says `claimed` of it: there, if that is an IP address."""
+    return claimed if pack(claimed) is not None else ANY_ADDRESS
 
 
 class View(msgspec.Struct, frozen=True):
