@@ -14,6 +14,8 @@ def test_every_improvement_is_listed_with_its_reason_and_no_other() -> None:
     for name in golden.names():
         for one in golden.load(name).improvements:
             path = f" `{one.path}`" if one.path else ""
-            declared.add(f"- `{one.resource}`{path}: {' '.join(one.reason.split())}")
+            meant = [one.proxy] * (one.proxy != "ztunnel") + [one.section] * bool(one.section)
+            where = f" ({', '.join(meant)})" if meant else ""
+            declared.add(f"- `{one.resource}`{path}{where}: {' '.join(one.reason.split())}")
     section = DOCUMENT.read_text().split("### Improvements", 1)[1].split("\n### ", 1)[0]
     assert {line for line in section.splitlines() if line.startswith("- ")} == declared

@@ -21,7 +21,7 @@ CASES = [name for name in golden.names() if "ztunnel" in golden.load(name).compa
 def test_addresses_equal_the_peers_record_apart_from_declared_improvements(name: str) -> None:
     scenario = golden.load(name)
     comparison = golden.compare(
-        {"address": world_of(scenario).addresses()}, scenario.record("ztunnel"), scenario.improvements
+        {"address": world_of(scenario).addresses()}, scenario.record("ztunnel"), scenario.improvements_of("ztunnel")
     )
     assert comparison.clean, f"\n{comparison.report()}"
 

@@ -1,9 +1,9 @@
 """Recorded answers of a peer control plane: loading a scenario, and comparing what we send with what was recorded.
 
 `load` reads tests/golden/cases/<name> (format: tests/golden/README.md). `to_json` and `from_json` translate between
-protobuf messages of Istio's workload API and the form of the records. `compare` yields the differences that no declared
-improvement excuses, and the improvements that excuse nothing; a comparison without either is clean, and `report` is the
-text for a failed one.
+protobuf messages, of Istio's workload API and of Envoy, and the form of the records. `compare` yields the differences
+that no declared improvement excuses, and the improvements that excuse nothing; a comparison without either is clean,
+and `report` is the text for a failed one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from msgspec import UNSET, Struct, UnsetType, ValidationError, convert
@@ -30,8 +31,11 @@ EXCLUDED = "default/kubernetes"
 TYPE_URLS = {
     "address": "type.googleapis.com/istio.workload.Address",
     "authorization": "type.googleapis.com/istio.security.Authorization",
+    "cds": "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+    "eds": "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
+    "lds": "type.googleapis.com/envoy.config.listener.v3.Listener",
 }
-"""Type URL of each section of a ztunnel record."""
+"""Type URL of each section of a record: the first two of a ztunnel's, the others of an Envoy's."""
 
 _ABSENT = "(absent)"
 
@@ -42,14 +46,17 @@ _Field = Any
 class Improvement(Struct, frozen=True, forbid_unknown_fields=True):
     """A difference that is meant: where, why, and, if given, what exactly we send instead of the record.
 
-    `resource` is a resource name. `path` is a place inside it in the notation of `Difference`, covering everything
-    below; empty, it covers the whole resource, including that one side lacks it. `ours: null` says that we send
-    nothing there.
+    `proxy` is the kind of proxy whose record is meant. `resource` is a resource name, `section` the part of the record
+    it is in, if the name does not say it. `path` is a place inside it in the notation of `Difference`, covering
+    everything below; empty, it covers the whole resource, including that one side lacks it. `ours: null` says that we
+    send nothing there.
     """
 
     resource: str
     reason: str
     path: str = ""
+    section: str = ""
+    proxy: str = "ztunnel"
     ours: Any = UNSET
 
 
@@ -80,6 +87,10 @@ class Scenario(Struct, frozen=True):
         sections: Mapping[str, Mapping[str, Any]] = json.loads((self.directory / "istiod" / f"{kind}.json").read_text())
         return sections
 
+    def improvements_of(self, kind: str) -> tuple[Improvement, ...]:
+        """The improvements on the record of this kind."""
+        return tuple(one for one in self.improvements if one.proxy == kind)
+
 
 class Difference(Struct, frozen=True):
     """A place where the two sides differ, like `service.addresses[1].network` or `workload.services[ns/host].ports`."""
@@ -88,6 +99,7 @@ class Difference(Struct, frozen=True):
     path: str
     recorded: Any
     ours: Any
+    section: str = ""
 
     def __str__(self) -> str:
         where = f"{self.resource} {self.path}".rstrip()
@@ -159,7 +171,7 @@ def compare(
     left: list[Difference] = []
     for section in sorted({*ours, *recorded}):
         mine = ours.get(section, {})
-        for difference in _differences(mine, recorded.get(section, {})):
+        for difference in _differences(section, mine, recorded.get(section, {})):
             excuses = [index for index, entry in enumerate(improvements) if _excuses(entry, difference, mine)]
             used.update(excuses)
             if not excuses:
@@ -178,7 +190,7 @@ def to_json(message: Message) -> dict[str, Any]:
     """The form of the records: snake_case, defaults omitted, keys sorted, enums by name, IP bytes as text.
 
     A message keeps its type as `@type`; an unknown enum value stays a number, bytes that are no address are
-    `base64:...`.
+    `base64:...`. A duration is seconds with an `s`, a Struct what it stands for.
     """
     return {"@type": f"type.googleapis.com/{message.DESCRIPTOR.full_name}", **_fields_to_json(message)}
 
@@ -214,8 +226,13 @@ def _to_json(field: _Field, value: Any) -> Any:
     if field.type == FieldDescriptor.TYPE_MESSAGE:
         if _is_wrapper(field):
             return value.value
-        if field.message_type.full_name == "google.protobuf.Any":
-            return decode(value.type_url, value.value)
+        match field.message_type.full_name:
+            case "google.protobuf.Any":
+                return decode(value.type_url, value.value)
+            case "google.protobuf.Duration":
+                return f"{value.seconds + value.nanos / 1e9:g}s"
+            case "google.protobuf.Struct":
+                return _plain(value)
         return _fields_to_json(value)
     if field.type == FieldDescriptor.TYPE_ENUM:
         known = field.enum_type.values_by_number.get(value)
@@ -223,6 +240,11 @@ def _to_json(field: _Field, value: Any) -> Any:
     if field.type == FieldDescriptor.TYPE_BYTES:
         return str(ip_address(value)) if len(value) in (4, 16) else f"base64:{b64encode(value).decode()}"
     return value
+
+
+def _plain(struct: Any) -> dict[str, Any]:
+    """What a Struct stands for; whole numbers as such."""
+    return json.loads(json_format.MessageToJson(struct, descriptor_pool=protos.POOL))  # type: ignore[no-any-return]
 
 
 def _set_field(message: Message, name: str, value: Any) -> None:
@@ -234,8 +256,7 @@ def _set_field(message: Message, name: str, value: Any) -> None:
         inner = field.message_type.fields_by_name["value"]
         for key, item in value.items():
             if inner.type == FieldDescriptor.TYPE_MESSAGE:
-                place[key].SetInParent()
-                from_json(item, place[key])
+                _fill(place[key], item)
             else:
                 place[key] = _scalar(inner, item)
     elif field.is_repeated:
@@ -248,14 +269,24 @@ def _set_field(message: Message, name: str, value: Any) -> None:
         place.value = value
         place.SetInParent()
     elif field.type == FieldDescriptor.TYPE_MESSAGE:
-        place.SetInParent()
-        if field.message_type.full_name == "google.protobuf.Any":
-            place.type_url = value["@type"]
-            place.value = from_json(value).SerializeToString()
-        else:
-            from_json(value, place)
+        _fill(place, value)
     else:
         setattr(message, name, _scalar(field, value))
+
+
+def _fill(place: Any, value: Any) -> None:
+    """Fills a message that is a field."""
+    place.SetInParent()
+    match place.DESCRIPTOR.full_name:
+        case "google.protobuf.Any":
+            place.type_url = value["@type"]
+            place.value = from_json(value).SerializeToString()
+        case "google.protobuf.Duration":
+            place.FromJsonString(value)
+        case "google.protobuf.Struct":
+            json_format.ParseDict(value, place, descriptor_pool=protos.POOL)
+        case _:
+            from_json(value, place)
 
 
 def _scalar(field: _Field, value: Any) -> Any:
@@ -279,11 +310,11 @@ def _is_wrapper(field: _Field) -> bool:
     return message is not None and message.file.name == "google/protobuf/wrappers.proto"
 
 
-def _differences(ours: Mapping[str, Any], recorded: Mapping[str, Any]) -> Iterator[Difference]:
+def _differences(section: str, ours: Mapping[str, Any], recorded: Mapping[str, Any]) -> Iterator[Difference]:
     for name in sorted({*ours, *recorded}):
         if not name.startswith(EXCLUDED):
             for path, theirs, mine in _walk("", recorded.get(name, UNSET), ours.get(name, UNSET)):
-                yield Difference(name, path, theirs, mine)
+                yield Difference(name, path, theirs, mine, section)
 
 
 def _walk(path: str, recorded: Any, ours: Any) -> Iterable[tuple[str, Any, Any]]:
@@ -304,7 +335,7 @@ def _below(path: str, key: str) -> str:
 
 
 def _excuses(improvement: Improvement, difference: Difference, ours: Mapping[str, Any]) -> bool:
-    if improvement.resource != difference.resource:
+    if improvement.resource != difference.resource or improvement.section not in ("", difference.section):
         return False
     path = improvement.path
     if path and difference.path != path and not difference.path.startswith((f"{path}.", f"{path}[")):

@@ -18,13 +18,13 @@ from aggregator.graph import Pass
 from aggregator.mesh.home import Home
 from aggregator.pipeline import RESOURCES, Pipeline
 from aggregator.views import ztunnel
+from aggregator.views.view import View
 from tests.kit import golden
 from tests.kit.manifests import Manifest
 from watchers.facts import Fact
 from watchers.facts.cluster import Cluster
 from watchers.facts.keys import ObjectKey
 from watchers.facts.kinds import kind_of
-from xds import protos
 from xds.encoded import Resource
 
 NEVER = float("inf")
@@ -86,6 +86,19 @@ class World:
         """Take a cluster away with everything in it."""
         self.facts.replace((cluster,), ())
 
+    def ask(self, *views: View) -> None:
+        """Ask for more views than those of ztunnels, from the next step on."""
+        asked = self._views.setdefault(self.pipeline.interest, {})
+        asked.update({view.key: view for view in views})
+
+    def told(self, view: View) -> dict[str, dict[str, Any]]:
+        """What a view holds now, by resource name, in JSON form."""
+        return {
+            name: golden.decode(view.type_url, resource.body)
+            for (where, name), resource in self.resources.items()
+            if where == view.name
+        }
+
     def step(self, more: Mapping[Any, Any] | None = None, steps: int | None = None) -> Pass:
         """One pass over what changed, and `more` input by source; returns what it published."""
         inputs: dict[Any, Any] = dict(self.pipeline.facts(self._cursor.take().changes))
@@ -108,7 +121,7 @@ class World:
 
     def addresses(self) -> dict[str, dict[str, Any]]:
         """What ztunnels are told now, by resource name, in JSON form."""
-        return {key[1]: decoded(resource) for key, resource in self.resources.items()}
+        return self.told(ztunnel.ADDRESSES)
 
     def address(self, name: str) -> dict[str, Any]:
         """The workload or service of that name as ztunnels are told it; empty if they are not."""
@@ -121,16 +134,9 @@ class World:
         """All findings, sorted."""
         return sorted(finding for found in self.published.get("findings", {}).values() for finding in found)
 
-    def versions(self) -> dict[str, str]:
-        """Resource name -> version."""
-        return {key[1]: resource.version for key, resource in self.resources.items()}
-
-
-def decoded(resource: Resource) -> dict[str, Any]:
-    """A resource of type Address in JSON form."""
-    message = protos.istio.workload.Address()
-    message.ParseFromString(bytes(resource.body))
-    return golden.to_json(message)
+    def versions(self, view: View = ztunnel.ADDRESSES) -> dict[str, str]:
+        """Resource name -> version, in one view."""
+        return {name: resource.version for (where, name), resource in self.resources.items() if where == view.name}
 
 
 def world_of(scenario: golden.Scenario) -> World:

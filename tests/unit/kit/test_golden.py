@@ -123,6 +123,18 @@ class TestTranslation:
 
         assert to_json(message)["extensions"] == [{"name": "x", "config": config}]
 
+    @pytest.mark.parametrize("duration", ["10s", "0.25s", "0s"])
+    def test_duration_is_seconds(self, duration: str) -> None:
+        message = from_json({"connect_timeout": duration}, protos.envoy.config.cluster.v3.Cluster())
+
+        assert to_json(message)["connect_timeout"] == duration
+
+    def test_struct_is_what_it_stands_for(self) -> None:
+        metadata = {"filter_metadata": {"istio": {"a": {"b": [1, "c", True, None]}}}}
+        message = from_json(metadata, protos.envoy.config.core.v3.Metadata())
+
+        assert to_json(message)["filter_metadata"] == metadata["filter_metadata"]
+
     def test_unknown_field_raises(self) -> None:
         with pytest.raises(ValueError, match="Workload has no field nope"):
             from_json({"nope": 1}, protos.istio.workload.Workload())
@@ -205,6 +217,23 @@ class TestImprovements:
         better = Improvement("pod", "because", path="service.canonical")
 
         assert not compare(ours(canonical=True), RECORDED, [better]).clean
+
+    def test_one_section_may_be_excused_where_a_name_is_in_two(self) -> None:
+        sent = {"cds": {"a": {"x": 1}}, "eds": {"a": {"x": 1}}}
+        recorded = {"cds": {"a": {"x": 2}}, "eds": {"a": {"x": 2}}}
+
+        both = compare(sent, recorded, [Improvement("a", "because", path="x")])
+        one = compare(sent, recorded, [Improvement("a", "because", path="x", section="eds")])
+
+        assert both.clean
+        assert [difference.section for difference in one.differences] == ["cds"]
+
+    def test_each_kind_of_proxy_has_its_own(self) -> None:
+        scenario = load("04-ports-differ")
+
+        assert {one.resource for one in scenario.improvements_of("ztunnel")} >= {SERVICE}
+        assert "main_internal" in {one.resource for one in scenario.improvements_of("eastwest")}
+        assert len(scenario.improvements) == sum(len(scenario.improvements_of(kind)) for kind in scenario.probes)
 
     def test_whole_resource_may_be_excused(self) -> None:
         sent = ours(canonical=True)
