@@ -33,7 +33,8 @@ _LOG = AccessLog(
     stdout_log(
         {
             "listener": MAIN_INTERNAL,
-            "start": "%START_TIME%",
+            "event": "%ACCESS_LOG_TYPE%",
+            "start": "%START_TIME(%s.%6f)%",
             "authority": f"%FILTER_STATE({AUTHORITY}:PLAIN)%",
             "upstream": "%UPSTREAM_HOST%",
             "flags": "%RESPONSE_FLAGS%",

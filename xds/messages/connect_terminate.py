@@ -40,7 +40,8 @@ ACCESS_LOG: Final = AccessLog(
     stdout_log(
         {
             "listener": CONNECT_TERMINATE,
-            "start": "%START_TIME%",
+            "event": "%ACCESS_LOG_TYPE%",
+            "start": "%START_TIME(%s.%6f)%",
             "authority": "%REQ(:AUTHORITY)%",
             "source": "%REQ(X-ISTIO-SOURCE)%",
             "peer": "%DOWNSTREAM_PEER_URI_SAN%",
@@ -55,7 +56,8 @@ ACCESS_LOG: Final = AccessLog(
         }
     )
 )
-"""One line for each tunnel: who asked, for what, and what came of it."""
+"""Who asked, for what, and what came of it: a line when a tunnel is open, since it may stay so for days, and one when it
+has ended. `event` tells them apart."""
 
 
 def connect_terminate(address: SocketAddress, profile: Profile, trust_domain: str) -> Listener:
@@ -92,6 +94,7 @@ def _connection_manager(profile: Profile) -> Extension:
     if profile is Profile.STOCK:
         route.route.timeout.SetInParent()
         write_access_log(config.access_log.add(), ACCESS_LOG)
+        config.access_log_options.flush_log_on_tunnel_successfully_established = True
     else:
         config.server_name = "istio-envoy"
         config.forward_client_cert_details = _manager.HttpConnectionManager.APPEND_FORWARD

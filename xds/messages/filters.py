@@ -77,7 +77,8 @@ def tcp_proxy(
 ) -> Extension:
     """A network filter that passes bytes on to a cluster, in a CONNECT request to `tunnel_to` with `headers` if given.
 
-    `tunnel_to` and the values of headers are format strings.
+    `tunnel_to` and the values of headers are format strings. Access logs get a line when there is a connection to an
+    endpoint, and one when it has ended.
     """
     config = _filters.network.tcp_proxy.v3.TcpProxy(cluster=cluster, stat_prefix=stat_prefix)
     if tunnel_to:
@@ -89,6 +90,8 @@ def tcp_proxy(
             added.header.key, added.header.value = key, value
     for log in access_logs:
         write_access_log(config.access_log.add(), log)
+        if not log.failures:
+            config.access_log_options.flush_access_log_on_connected = True
     return extension("envoy.filters.network.tcp_proxy", config)
 
 
