@@ -96,7 +96,10 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 class TableSubscription:
-    """One stream's reading of one view. Satisfies `xds.session.content.Subscription`."""
+    """One stream's reading of one view. Satisfies `xds.session.content.Subscription`.
+
+    A session asks for `pending` and `state` at every poll, so they are kept and not found out each time.
+    """
 
     def __init__(self, around: Surroundings, view: View, bell: Callable[[], None]) -> None:
         tables = around.tables
@@ -106,23 +109,18 @@ class TableSubscription:
         self._resources = tables.resources
         self._settled = tables.settled
         self._view = view
+        self._name, self._key = view.name, view.key
         self._bell = bell
-        self._changes = tables.resources.cursor(view.name, bell, from_start=False)
-        self._completeness = tables.settled.cursor(view.name, self._completed, from_start=False)
-
-    @property
-    def state(self) -> Literal["unknown", "partial", "settled"]:
-        """Whether the view may be told, and whether absence from it means anything."""
-        return self._settled.get(self._view.key) or "unknown"
-
-    @property
-    def pending(self) -> bool:
+        self._changes = tables.resources.cursor(self._name, self._changed, from_start=False)
+        self._completeness = tables.settled.cursor(self._name, self._completed, from_start=False)
+        self.pending = False
         """Whether there are changes to take."""
-        return self._changes.pending
+        self.state: Literal["unknown", "partial", "settled"] = self._settled.get(self._key) or "unknown"
+        """Whether the view may be told, and whether absence from it means anything."""
 
     def get(self, name: str) -> Resource | None:
         """The resource of that name as it is now."""
-        return self._resources.get((self._view.name, name))
+        return self._resources.get((self._name, name))
 
     def known(self, name: str) -> bool:
         """Whether there is such a resource; every resource of these views is at hand."""
@@ -134,17 +132,22 @@ class TableSubscription:
 
     def items(self) -> Iterable[tuple[str, Resource]]:
         """All resources as they are now."""
-        for key, resource in self._resources.scan((self._view.name,)):
+        for key, resource in self._resources.scan((self._name,)):
             yield key[1], resource
 
     def take(self) -> Changes:
         """What has changed since last time, in whole passes."""
+        self.pending = False
         batch = self._changes.take()
         return Changes({key[1]: resource for key, resource in batch.changes.items()}, batch.causes, batch.revision)
 
+    def _changed(self) -> None:
+        self.pending = True
+        self._bell()
+
     def _completed(self) -> None:
-        """The view's state has moved on. Only that it has matters; the session reads `state`."""
         self._completeness.take()
+        self.state = self._settled.get(self._key) or "unknown"
         self._bell()
 
     def close(self) -> None:

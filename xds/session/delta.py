@@ -109,7 +109,13 @@ class DeltaExchange(Exchange[DeltaRequest]):
 
     def _note(self, changes: Changes, tick: int) -> None:
         covers, suspects = self.interest.covers, self.bisection.suspects
-        for name, resource in changes.changes.items():
+        changed = changes.changes
+        special = self._everything or self._claims or self._gone or self._absent or suspects
+        if self.interest.wildcard and not (special or self.quarantine.occupied):
+            # As it nearly always is: whatever there is now is to be sent. Thousands may have changed, for every stream.
+            self._waiting.update({name: resource for name, resource in changed.items() if resource is not None})
+            changed = {name: None for name, resource in changed.items() if resource is None}
+        for name, resource in changed.items():
             if not covers(name):
                 continue
             if resource is None:
@@ -214,17 +220,15 @@ class DeltaExchange(Exchange[DeltaRequest]):
     def _chunk(self) -> tuple[Resource, ...]:
         """As much of what waits as one response may hold, and one resource at least."""
         resources = tuple(self._waiting.values())
-        size = 0
-        for count, resource in enumerate(resources):
-            size += len(resource.frame)
-            if size > self._limit and count:
-                resources = resources[:count]
-                break
-        else:
+        if len(resources) < 2 or sum([len(resource.frame) for resource in resources]) <= self._limit:
             self._waiting = {}
             if self._reconciled:
                 self._limit = WHOLE
             return resources
+        size, count = len(resources[0].frame), 1
+        while (size := size + len(resources[count].frame)) <= self._limit:
+            count += 1
+        resources = resources[:count]
         for resource in resources:
             del self._waiting[resource.name]
         return resources

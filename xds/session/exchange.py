@@ -175,6 +175,13 @@ class Exchange(ABC, Generic[R_contra]):
             return False
         return self.content.pending or self.fresh or bool(self.bisection.suspects)
 
+    @property
+    def stirred(self) -> bool:
+        """Whether there may be something to send, whatever the other types say to it."""
+        return self._under_way is None and (
+            self.content.pending or self.fresh or self.due or self.bisection.waiting or self.removing or self.deferring
+        )
+
     def ready(self, released: int) -> bool:
         """Whether there may be something to send now, as far as this type alone is concerned."""
         if self._under_way is not None or not self.answerable:

@@ -91,6 +91,8 @@ class Session(ABC, Generic[R]):
         for _ in range(len(exchanges)):
             drained = False
             for exchange in exchanges:
+                if not exchange.stirred:
+                    continue
                 released = self._released(exchange, now)
                 if not exchange.ready(released) or self._held_up(exchange, now):
                     continue

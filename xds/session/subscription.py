@@ -33,6 +33,9 @@ class Asked(Struct, frozen=True):
     narrowed: bool = False
 
 
+_NOTHING: Final = Asked()
+
+
 class Interest:
     """The subscription of one client to one type. `names` are those asked for by name, `wildcard` is beside them."""
 
@@ -66,6 +69,8 @@ class Interest:
         Raises ProtocolViolation.
         """
         wanted, unwanted = dict.fromkeys(subscribe), dict.fromkeys(unsubscribe)
+        if self._begun and not (wanted or unwanted or held):
+            return _NOTHING  # as acknowledgements do
         first, self._begun = not self._begun, True
         was_wildcard = self.wildcard
         if (first and not wanted) or WILDCARD in wanted:
