@@ -98,6 +98,7 @@ class Pipeline:
         self.services = merged.services
         self.workloads = workload
         self.clusters = clusters
+        self.certificates = in_force
         self.claims = claims
         self.hosts = served
         self.backends = behind

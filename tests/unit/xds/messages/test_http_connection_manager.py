@@ -1,0 +1,109 @@
+"""The connection manager of ingress gateways, which is the same however many hosts there are."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from xds import protos
+from xds.messages import http_connection_manager
+from xds.messages.http_connection_manager import SCOPE_HEADERS, on_demand_tls, scoped_manager
+
+ext = protos.envoy.extensions
+Manager = ext.filters.network.http_connection_manager.v3.HttpConnectionManager
+ROUTER = "envoy.filters.http.router"
+
+
+def manager(
+    *, secure: bool = True
+) -> protos.envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager:
+    made = scoped_manager("https", "default", secure=secure)
+    assert made.type_url.endswith(Manager.DESCRIPTOR.full_name)
+    return Manager.FromString(made.data)
+
+
+def test_the_scope_is_found_by_headers_that_overwrite_what_a_client_sent() -> None:
+    config = manager()
+    mutation = ext.http.early_header_mutation.header_mutation.v3.HeaderMutation.FromString(
+        config.early_header_mutation_extensions[0].typed_config.value
+    )
+    header = protos.envoy.config.core.v3.HeaderValueOption
+    assert [(one.append.header.key, one.append.header.value) for one in mutation.mutations] == [
+        ("x-isthmus-class", "default"),
+        ("x-isthmus-host", "%REQ(:authority)%"),
+    ]
+    assert {one.append.append_action for one in mutation.mutations} == {header.OVERWRITE_IF_EXISTS_OR_ADD}
+    fragments = config.scoped_routes.scope_key_builder.fragments
+    assert tuple(one.header_value_extractor.name for one in fragments) == SCOPE_HEADERS
+    assert all(one.header_value_extractor.HasField("index") for one in fragments)
+
+
+def test_scopes_come_over_the_one_stream_and_are_waited_for() -> None:
+    source = manager().scoped_routes.scoped_rds.scoped_rds_config_source
+    assert source.HasField("ads")
+    assert source.HasField("initial_fetch_timeout")
+    assert source.initial_fetch_timeout.ToSeconds() == 0
+
+
+@pytest.mark.parametrize(("secure", "status"), [(True, [421]), (False, [])])
+def test_an_unknown_host_is_misdirected_where_there_is_tls(secure: bool, status: list[int]) -> None:
+    mappers = manager(secure=secure).local_reply_config.mappers
+    assert [one.status_code.value for one in mappers] == status
+    assert all(list(one.filter.response_flag_filter.flags) == ["NR"] for one in mappers)
+
+
+def test_hosts_and_paths_are_normalised() -> None:
+    config = manager()
+    assert config.normalize_path.value
+    assert config.merge_slashes
+    assert config.strip_any_host_port
+    assert config.strip_trailing_host_dot
+
+
+def test_clients_are_known_by_their_own_address() -> None:
+    assert manager().use_remote_address.value
+
+
+def test_clusters_come_on_demand_right_before_the_router() -> None:
+    filters = manager().http_filters
+    assert [one.name for one in filters][-2:] == ["envoy.filters.http.on_demand", ROUTER]
+    on_demand = ext.filters.http.on_demand.v3.OnDemand.FromString(filters[-2].typed_config.value)
+    assert on_demand.odcds.source.HasField("ads")
+    assert on_demand.odcds.timeout.ToSeconds() == 2
+
+
+def test_every_filter_a_route_may_need_is_there_and_disabled() -> None:
+    assert [(one.name, one.disabled) for one in manager().http_filters] == [
+        ("envoy.filters.http.cors", True),
+        ("envoy.filters.http.rbac", True),
+        ("envoy.filters.http.header_mutation", True),
+        ("envoy.filters.http.on_demand", False),
+        (ROUTER, False),
+    ]
+
+
+def test_websockets_are_let_through() -> None:
+    assert [one.upgrade_type for one in manager().upgrade_configs] == ["websocket"]
+
+
+def test_certificates_come_on_demand_by_the_name_a_client_asks_for() -> None:
+    made = on_demand_tls()
+    context = ext.transport_sockets.tls.v3.DownstreamTlsContext.FromString(made.data)
+    assert made.name == "envoy.transport_sockets.tls"
+    assert context.disable_stateful_session_resumption
+    assert context.disable_stateless_session_resumption
+    assert list(context.common_tls_context.alpn_protocols) == ["h2", "http/1.1"]
+    chosen = context.common_tls_context.custom_tls_certificate_selector
+    assert chosen.name == "envoy.tls.certificate_selectors.on_demand_secret"
+    config = ext.transport_sockets.tls.cert_selectors.on_demand_secret.v3.Config.FromString(chosen.typed_config.value)
+    assert config.config_source.HasField("ads")
+    assert not config.prefetch_secret_names
+    mapper = ext.transport_sockets.tls.cert_mappers.sni.v3.SNI.FromString(config.certificate_mapper.typed_config.value)
+    assert mapper.default_value == http_connection_manager.NO_NAME
+
+
+def test_nothing_in_it_depends_on_a_host() -> None:
+    assert list(inspect.signature(on_demand_tls).parameters) == []
+    assert list(inspect.signature(scoped_manager).parameters) == ["stat_prefix", "scope_class", "secure", "access_logs"]
+    assert scoped_manager("a", "b", secure=True) == scoped_manager("a", "b", secure=True)
