@@ -54,10 +54,10 @@ class Reader(Generic[K, V]):
 class ChangeLog(Generic[K, V]):
     """Keys by the revision that changed them, oldest first, for as long as one reader has not passed them.
 
-    `_keys` and `_revisions` run in parallel; an entry whose key changed again later is stale (`_newest` says so) and
-    is skipped; at most half of the entries are stale. `_cuts` are the revisions a bounded read may stop after: if
-    revision 9 changed a key that revision 3 had changed, whoever reads 3 is given the value of 9 and so must read all
-    of 9 too, and no cut lies between them.
+    `_keys` and `_revisions` run in parallel; an entry whose key changed again later is stale (`_newest` says so), gives
+    a reader nothing new, and at most half of the entries are stale. `_cuts` are the revisions a bounded read may stop
+    after: if revision 9 changed a key that revision 3 had changed, whoever reads 3 is given the value of 9 and so must
+    read all of 9 too, and no cut lies between them.
     """
 
     __slots__ = (
@@ -173,10 +173,8 @@ class ChangeLog(Generic[K, V]):
         index = bisect_right(revisions, begun)
         end = self.head if limit is None else self._end(begun, index, limit - (len(changes) - start))
         stop = len(keys) if end == self.head else bisect_right(revisions, end, index)
-        for place in range(index, stop):
-            key = keys[place]
-            if newest[key] == revisions[place]:
-                changes[key] = rows.get(key)
+        for key in keys[index:stop]:
+            changes[key] = rows.get(key)
         forgotten = self._read_causes(reader, end, causes)
         reader.position = end
         if end == self.head:

@@ -3,9 +3,9 @@ last said (key, digest, value) and a log of which keys changed, written together
 
 An owner is a name for a set of rows with one writer at a time. Writers are fenced: each claims the owner with an epoch
 that only grows from one leader to the next, and an older epoch, or any epoch after the store forgot the claim, is
-refused. A store may be flushed, replaced or rolled back at any time; a position therefore names the incarnation of the
-store, and `complete` says whether a writer has said everything it had since the store was last empty. Nothing is to be
-concluded from the absence of a row before that.
+refused. A store may be flushed, replaced or rolled back at any time; so every claim begins an incarnation of the log,
+positions are good within one only, and `complete` says whether the writer of that incarnation has said everything it
+had. Nothing is to be concluded from the absence of a row before that.
 
 The operations are few enough for one hash, one stream and one script per owner in a store like Redis. `MemoryJournal`
 is the journal of a single process: tests run on it, and it defines how any other must behave.
@@ -27,7 +27,7 @@ DELETED = b""
 
 
 class Fenced(Exception):
-    """The writer may not write: another has claimed the owner with a newer epoch, or claims were forgotten."""
+    """The writer may not write: another epoch has claimed the owner, or the store remembers no claim."""
 
     def __init__(self, owner: str, epoch: int, newest: int | None) -> None:
         super().__init__(
@@ -39,13 +39,18 @@ class Fenced(Exception):
         self.newest = newest
         """The epoch the store knows, None if it knows none."""
 
-
-class Unclaimed(Fenced):
-    """The store knows no claim of this owner: it is new or was flushed. Writing may go on after claiming again."""
+    @property
+    def forgotten(self) -> bool:
+        """True if nobody newer writes and the store lost the claim (new, flushed, rolled back): it may be claimed."""
+        return self.newest is None or self.newest < self.epoch
 
 
 class Position(Struct, frozen=True, gc=False):
-    """A place in an owner's log: `number` appends were made in this incarnation of the store ("" before any claim)."""
+    """A place in an owner's log: how many appends the incarnation holds up to there.
+
+    Every claim begins an incarnation, with a name that never comes again ("" before any claim); what was written under
+    an earlier one is met in a snapshot only.
+    """
 
     incarnation: str = ""
     number: int = 0
@@ -79,7 +84,7 @@ class Records(Struct, frozen=True):
 
 
 class Gap(Struct, frozen=True, gc=False):
-    """The log cannot be read on from that position: other incarnation, trimmed, or rolled back. Take a snapshot."""
+    """The log cannot be read on from that position: another incarnation, trimmed, or rolled back. Take a snapshot."""
 
 
 class Journal(Protocol):
@@ -88,18 +93,19 @@ class Journal(Protocol):
     After such an exception the caller does not know whether a write happened; repeating one does no harm.
     """
 
-    async def claim(self, owner: str, epoch: int) -> None:
-        """Make `epoch` the one that may write, and begin an incarnation if the owner has none.
+    async def claim(self, owner: str, epoch: int) -> bool:
+        """Make `epoch` the one that may write and begin an incarnation: rows stay, the complete mark is taken back.
 
-        Claiming the present epoch again changes nothing. Raises Fenced if a newer epoch is known.
+        Returns whether the owner was complete until now. The present epoch may claim again, as it does when it doubts
+        what the store holds. Raises Fenced if a newer epoch is known.
         """
 
     async def append(self, owner: str, epoch: int, entries: Sequence[Entry], *, complete: bool = False) -> Position:
         """Write the entries as one append, seen by readers as a whole; returns the position after it.
 
-        `complete` sets the owner's mark in the same step; the mark is never taken back but by a flush. Without entries
-        nothing is appended, but the epoch is checked and the mark set. Raises Unclaimed if the store knows no claim of
-        the owner, Fenced if it knows another epoch.
+        `complete` sets the owner's mark in the same step; it stays until the next claim or flush. Without entries
+        nothing is appended, but the epoch is checked and the mark set. Raises Fenced if the store knows another epoch
+        or none.
         """
 
     async def snapshot(self, owner: str) -> Snapshot:
@@ -117,9 +123,9 @@ class _Owner:
 
     __slots__ = ("complete", "epoch", "incarnation", "log", "number", "rows")
 
-    def __init__(self, epoch: int, retained: int) -> None:
-        self.epoch = epoch
-        self.incarnation = uuid4().hex
+    def __init__(self, retained: int) -> None:
+        self.epoch = 0
+        self.incarnation = ""
         self.number = 0
         self.complete = False
         self.rows: dict[bytes, tuple[bytes, bytes]] = {}
@@ -141,21 +147,25 @@ class MemoryJournal:
         """Lose all rows, logs, marks and claims, as a store does that was flushed or replaced by an empty one."""
         self._owners.clear()
 
-    async def claim(self, owner: str, epoch: int) -> None:
+    async def claim(self, owner: str, epoch: int) -> bool:
         """See `Journal.claim`."""
         known = self._owners.get(owner)
         if known is None:
-            self._owners[owner] = _Owner(epoch, self._retained)
+            known = self._owners[owner] = _Owner(self._retained)
         elif epoch < known.epoch:
             raise Fenced(owner, epoch, known.epoch)
-        else:
-            known.epoch = epoch
+        known.epoch = epoch
+        known.incarnation = uuid4().hex
+        known.number = 0
+        known.log.clear()
+        complete, known.complete = known.complete, False
+        return complete
 
     async def append(self, owner: str, epoch: int, entries: Sequence[Entry], *, complete: bool = False) -> Position:
         """See `Journal.append`."""
         known = self._owners.get(owner)
         if known is None:
-            raise Unclaimed(owner, epoch, None)
+            raise Fenced(owner, epoch, None)
         if epoch != known.epoch:
             raise Fenced(owner, epoch, known.epoch)
         for entry in entries:

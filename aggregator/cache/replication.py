@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
 
-from aggregator.cache.journal import DELETED, Entry, Gap, Position, Unclaimed
+from aggregator.cache.journal import DELETED, Entry, Fenced, Gap, Position
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -42,6 +43,10 @@ _APPENDS = 1000
 
 _ROUNDS = 8
 """How often a follower reads on because a value is newer than the log it has read."""
+
+
+_INCARNATIONS = 64
+"""How many incarnations a follower remembers to have left behind."""
 
 
 class Codec(Protocol[K, V]):
@@ -129,21 +134,28 @@ class Publisher(Generic[K, V]):
         self._position: Position | None = None
         """Where the journal stands if it holds what was said; None when that is not certain."""
         self._said_complete = False
+        self._was_complete = False
         self._deleted: set[K] = set()
         """Deletions seen that the journal is not certain to have."""
 
     async def step(self) -> int:
         """Bring the journal up to the table; returns how many rows were written or deleted.
 
-        Does nothing while another leads. Raises Fenced when a newer epoch is met or the store is flushed in the middle
-        of the step, and whatever the journal raises; the next call begins with the epoch again.
+        Does nothing while another leads. Raises Fenced when a newer epoch is met or the store is flushed while it is
+        filled, and whatever the journal raises; the next call begins with the epoch again.
         """
-        if self._position is not None and (self._said_complete or not self._complete()):
+        said = 0
+        if self._complete() and not self._said_complete:
+            self._position = None
+        if self._position is not None:
             try:
-                return await self._say_changes(self._position)
-            except Unclaimed:
-                pass  # flushed: claim again and say everything
-        return await self._say_everything()
+                said = await self._say_changes(self._position)
+            except Fenced as refusal:
+                if not refusal.forgotten:
+                    raise
+        if self._position is None:
+            said += await self._say_everything()
+        return said
 
     def close(self) -> None:
         """Stop following the table."""
@@ -162,15 +174,16 @@ class Publisher(Generic[K, V]):
         epoch = await self._ask_epoch()
         if epoch is None:
             return 0
-        await self._journal.claim(self._owner, epoch)
+        # Kept over attempts that fail after the claim, which takes the mark back.
+        self._was_complete = await self._journal.claim(self._owner, epoch) or self._was_complete
         snapshot = await self._journal.snapshot(self._owner)
         # The rows and the cursor are of one moment: what changes from here on is said after them.
         complete = self._complete()
         self._take()
         rows = list(self._table.scan(self._prefix))
         changes = await self._difference(rows, snapshot, complete=complete)
-        # Readers of a complete store must not see half of a change; one that is being filled has no whole to break.
-        page = max(1, len(changes)) if snapshot.complete else _PAGE
+        # Readers of what was complete must not see half of a change; what is being filled has no whole to break.
+        page = max(1, len(changes)) if self._was_complete and snapshot.digests else _PAGE
         remaining = iter(changes.items())
         said = 0
         expected = snapshot.position
@@ -183,7 +196,7 @@ class Publisher(Generic[K, V]):
             if last:
                 break
         self._deleted.clear()
-        self._epoch, self._said_complete = epoch, complete
+        self._epoch, self._said_complete, self._was_complete = epoch, complete, False
         self._position = reached if reached == expected else None
         return said
 
@@ -234,9 +247,9 @@ class Follower(Generic[K, V]):
     """Keeps a table, or one partition of it, equal to a journal's rows of one owner; the only writer there.
 
     Rows appear as they are said. Rows the journal does not have are deleted when it says so or when it is complete, so
-    a store that is empty, flushed or being filled again withdraws nothing. What the journal holds beside it does not
-    trust: a row that cannot be decoded, or that lies in another partition, leaves the table as it is and is listed in
-    `faults` (key as bytes: reason) until the journal holds something better.
+    a store that is empty, flushed, rolled back or being filled again withdraws nothing. A row that cannot be decoded,
+    or that lies in another partition, leaves the table as it is and is listed in `faults` (key as bytes: reason) until
+    the journal holds something better.
     """
 
     def __init__(
@@ -248,9 +261,14 @@ class Follower(Generic[K, V]):
         self._codec = codec
         self._prefix = () if partition is None else (partition,)
         self._position: Position | None = None
-        """Up to where the log is in the table; None until a snapshot was read."""
+        """The journal's place the table is at; None until a snapshot was read."""
+        self._left: deque[str] = deque(maxlen=_INCARNATIONS)
+        """Incarnations read and left for others; a store that shows one again was rolled back.
+
+        A store rolled back to an incarnation that was never read here cannot be told from a new one, and is believed.
+        """
         self._whole = False
-        """True when everything in the table was in a complete journal of this incarnation."""
+        """True when everything in the table was in the journal once its present writer had said everything."""
         self.faults: dict[bytes, str] = {}
 
     async def step(self) -> int:
@@ -264,6 +282,8 @@ class Follower(Generic[K, V]):
         position = None if self._position is None else await self._read_on(self._position, digests, whole=whole)
         if position is None:
             snapshot = await self._journal.snapshot(self._owner)
+            if snapshot.position == Position() or self._rolled_back(snapshot.position):
+                return 0  # it says nothing, or nothing new, until a writer has claimed it again
             position, whole, digests = snapshot.position, snapshot.complete, dict(snapshot.digests)
             self.faults = {data: reason for data, reason in self.faults.items() if data in digests}
             if whole:
@@ -278,15 +298,27 @@ class Follower(Generic[K, V]):
             digests = {}
             further = await self._read_on(position, digests, whole=whole)
             if further is None:
-                self._position = None
                 return 0
             position = further
             await self._compare(digests, wanted)
         changes = self._decode(wanted, found)
         if changes:
             self._table.apply(changes.items(), cause=Replicated(self._owner, position))
-        self._position, self._whole = position, whole
+        self._arrive(position)
+        self._whole = whole
         return len(changes)
+
+    def _rolled_back(self, position: Position) -> bool:
+        """True if the table has been further than the store is now."""
+        known = self._position
+        if known is not None and known.incarnation == position.incarnation:
+            return position.number < known.number
+        return position.incarnation in self._left
+
+    def _arrive(self, position: Position) -> None:
+        known, self._position = self._position, position
+        if known is not None and known.incarnation != position.incarnation:
+            self._left.append(known.incarnation)
 
     async def _read_on(self, position: Position, digests: dict[bytes, bytes], *, whole: bool) -> Position | None:
         """Add what was written after a position; returns where the log ends, or None if only a snapshot helps."""

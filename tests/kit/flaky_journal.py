@@ -63,11 +63,12 @@ class FlakyJournal:
             self._unanswered[operation] -= 1
             raise Unreachable(f"{operation}: the answer was lost")
 
-    async def claim(self, owner: str, epoch: int) -> None:
+    async def claim(self, owner: str, epoch: int) -> bool:
         """See Journal."""
         await self._before("claim")
-        await self._journal.claim(owner, epoch)
+        complete = await self._journal.claim(owner, epoch)
         self._after("claim")
+        return complete
 
     async def append(self, owner: str, epoch: int, entries: Sequence[Entry], *, complete: bool = False) -> Position:
         """See Journal."""

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
+import random
+from collections.abc import Callable
+from itertools import product
+
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from aggregator.cache.table import Cursor, Table
 
 Key = tuple[str, ...]
 Content = dict[Key, int]
+Changes = list[tuple[Key, int | None]]
+History = dict[str, list[Content]]
 
 PARTITIONS = ("east", "west")
-partitions = st.sampled_from(PARTITIONS)
-keys = st.tuples(partitions, st.sampled_from("abc"))
-changes = st.lists(st.tuples(keys, st.none() | st.integers(0, 3)), min_size=1, max_size=3)
-limits = st.sampled_from([1, 1, 2, 3, None])
+KEYS: list[Key] = [*product(["west"], "abcd"), ("east", "a"), ("east", "b")]
+
+# Revisions are drawn whole and not change by change: more of them fit into a second.
+SINGLE: list[Changes] = [[(key, value)] for key in KEYS for value in (None, 1, 2, 3)]
+DOUBLE: list[Changes] = [
+    [(one, value), (other, value)] for one in KEYS for other in KEYS if one < other for value in (1, 2)
+]
+MIXED: list[Changes] = [[(KEYS[0], None), (KEYS[1], 5), (KEYS[4], 5)], [(KEYS[2], 4), (KEYS[0], 4), (KEYS[2], 7)]]
 
 
 class Reader:
@@ -24,31 +34,34 @@ class Reader:
     def __init__(self, table: Table[Key, int], partition: str | None, *, from_start: bool, history: History) -> None:
         self.rung = 0
         self.cursor: Cursor[Key, int] = table.cursor(partition, self.ring, from_start)
+        self.partition = partition
         self.partitions = PARTITIONS if partition is None else (partition,)
         # One that does not begin at the start knows what it did not take.
         self.told: Content = {} if from_start else dict(table.scan(() if partition is None else (partition,)))
-        self.whole = not from_start or not self.cursor.pending
+        self.whole = not self.cursor.pending
         self.reached = {name: len(history[name]) - 1 for name in self.partitions}
 
     def ring(self) -> None:
         self.rung += 1
 
 
-History = dict[str, list[Content]]
-
-
 class TableMachine(RuleBasedStateMachine):
-    readers = Bundle("readers")
-
     def __init__(self) -> None:
         super().__init__()
         self.table: Table[Key, int] = Table("numbers")
         self.content: Content = {}
         self.history: History = {name: [{}] for name in PARTITIONS}
-        self.open: list[Reader] = []
+        self.readers: list[Reader] = []
 
-    @rule(changes=changes)
-    def apply(self, changes: list[tuple[Key, int | None]]) -> None:
+    @initialize(begin=st.booleans())
+    def open_cursors(self, *, begin: bool) -> None:
+        if begin:
+            self.apply([(key, 0) for key in KEYS])
+        for partition in (None, "west", "west", "east", None):
+            self.readers.append(Reader(self.table, partition, from_start=True, history=self.history))
+
+    @rule(changes=st.sampled_from(SINGLE) | st.sampled_from(DOUBLE) | st.sampled_from(MIXED))
+    def apply(self, changes: Changes) -> None:
         after = dict(self.content)
         for key, value in changes:
             if value is None:
@@ -57,17 +70,15 @@ class TableMachine(RuleBasedStateMachine):
                 after[key] = value
         self.write(lambda: self.table.apply(changes, cause=object()), after)
 
-    @rule(partition=partitions, name=st.none() | st.sampled_from("abc"), values=st.lists(st.integers(0, 2), max_size=4))
-    def replace(self, partition: str, name: str | None, values: list[int]) -> None:
-        prefix = (partition,) if name is None else (partition, name)
-        items = [((*prefix, str(number)), value) for number, value in enumerate(values)]
+    @rule(prefix=st.sampled_from([("west",), ("east",), ("west", "a")]), count=st.integers(0, 3))
+    def replace(self, prefix: Key, count: int) -> None:
+        items = [((*prefix, name), 9) for name in "bcd"[:count]]
         after = {key: value for key, value in self.content.items() if key[: len(prefix)] != prefix} | dict(items)
         self.write(lambda: self.table.replace(prefix, items), after)
 
-    def write(self, call: object, after: Content) -> None:
-        pending = [(reader, reader.cursor.pending, reader.rung) for reader in self.open]
+    def write(self, call: Callable[[], int], after: Content) -> None:
+        pending = [(reader, reader.cursor.pending, reader.rung) for reader in self.readers]
         revision = self.table.revision
-        assert callable(call)
         assert call() == self.table.revision == revision + (after != self.content)
         touched = {key[0] for key in after.keys() | self.content.keys() if after.get(key) != self.content.get(key)}
         self.content = after
@@ -78,17 +89,14 @@ class TableMachine(RuleBasedStateMachine):
             assert reader.rung == rung + woken
             assert reader.cursor.pending == (was_pending or woken)
 
-    @initialize(target=readers)
-    def begin_before_anything_is_there(self) -> object:
-        return multiple(*(self.begin(partition, from_start=True) for partition in (None, "west")))
+    @rule(place=st.integers(0, 4), limit=st.integers(1, 3))
+    def take_some(self, place: int, limit: int) -> None:
+        self.take(self.readers[place], limit)
 
-    @rule(target=readers, partition=st.none() | partitions, from_start=st.booleans())
-    def begin(self, partition: str | None, *, from_start: bool) -> Reader:
-        reader = Reader(self.table, partition, from_start=from_start, history=self.history)
-        self.open.append(reader)
-        return reader
+    @rule(place=st.integers(0, 4))
+    def take_all(self, place: int) -> None:
+        self.take(self.readers[place], None)
 
-    @rule(reader=readers, limit=limits)
     def take(self, reader: Reader, limit: int | None) -> None:
         batch = reader.cursor.take(limit)
         for key, value in batch.changes.items():
@@ -108,21 +116,28 @@ class TableMachine(RuleBasedStateMachine):
                 assert seen in self.history[name][start:]
                 reader.reached[name] = self.history[name].index(seen, start)
 
-    @rule(reader=consumes(readers))
-    def end(self, reader: Reader) -> None:
-        reader.cursor.close()
-        self.open.remove(reader)
-        assert not reader.cursor.pending
+    @rule(place=st.integers(0, 4), from_start=st.booleans())
+    def open_anew(self, place: int, *, from_start: bool) -> None:
+        old = self.readers[place]
+        old.cursor.close()
+        assert not old.cursor.pending
+        self.readers[place] = Reader(self.table, old.partition, from_start=from_start, history=self.history)
 
-    @rule(target=readers)
-    def everyone_takes(self) -> object:
-        for reader in self.open:
+    @rule()
+    def everyone_takes(self) -> None:
+        for reader in self.readers:
             self.take(reader, None)
         for partition in self.table._partitions.by_name.values():
             assert not len(partition.log)
-        named = {name for reader in self.open if len(reader.partitions) == 1 for name in reader.partitions}
-        assert set(self.table._partitions.by_name) == named | set(self.table.partitions())
-        return multiple()
+
+    @rule()
+    def everyone_leaves(self) -> None:
+        for reader in self.readers:
+            reader.cursor.close()
+        assert set(self.table._partitions.by_name) == set(self.table.partitions())
+        self.readers = [
+            Reader(self.table, reader.partition, from_start=False, history=self.history) for reader in self.readers
+        ]
 
     @invariant()
     def rows_are_those_of_the_model(self) -> None:
@@ -139,5 +154,29 @@ class TableMachine(RuleBasedStateMachine):
             assert self.table.root(name) == fresh.root(name)
 
 
-TableMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
-test_table = TableMachine.TestCase
+TableMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+test_short_walks = TableMachine.TestCase
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_long_walks(seed: int) -> None:
+    """The same steps without hypothesis in between: far more of them, for what takes many (trimming, compaction)."""
+    chance = random.Random(seed)
+    machine = TableMachine()
+    machine.open_cursors(begin=chance.random() < 0.5)
+    busy = chance.random()
+    for _ in range(300):
+        if chance.random() < busy:
+            machine.apply(chance.choice(chance.choice([SINGLE, DOUBLE, MIXED])))
+        elif (dice := chance.random()) < 0.6:
+            machine.take_some(chance.randrange(5), chance.randrange(1, 4))
+        elif dice < 0.8:
+            machine.take_all(chance.randrange(5))
+        elif dice < 0.85:
+            machine.replace(chance.choice([("west",), ("east",), ("west", "a")]), chance.randrange(4))
+        elif dice < 0.95:
+            machine.open_anew(chance.randrange(5), from_start=chance.random() < 0.5)
+        else:
+            chance.choice([machine.everyone_takes, machine.everyone_leaves, machine.roots_are_those_of_the_content])()
+        machine.rows_are_those_of_the_model()

@@ -12,7 +12,6 @@ from aggregator.cache.journal import (
     MemoryJournal,
     Position,
     Records,
-    Unclaimed,
 )
 
 OWNER = "facts/west"
@@ -29,8 +28,9 @@ async def claimed(epoch: int = 1, retained: int = 1000) -> MemoryJournal:
 
 
 async def test_nobody_writes_before_a_claim() -> None:
-    with pytest.raises(Unclaimed, match="facts/west: epoch 1 may not write: nobody has claimed this owner"):
+    with pytest.raises(Fenced, match="facts/west: epoch 1 may not write: nobody has claimed this owner") as refused:
         await MemoryJournal().append(OWNER, 1, [A])
+    assert refused.value.forgotten
 
 
 async def test_an_older_epoch_neither_claims_nor_writes() -> None:
@@ -40,7 +40,7 @@ async def test_an_older_epoch_neither_claims_nor_writes() -> None:
     with pytest.raises(Fenced) as refused:
         await journal.append(OWNER, 1, [A], complete=True)
     assert (refused.value.owner, refused.value.epoch, refused.value.newest) == (OWNER, 1, 2)
-    assert not isinstance(refused.value, Unclaimed)
+    assert not refused.value.forgotten
     snapshot = await journal.snapshot(OWNER)
     assert not snapshot.digests
     assert not snapshot.complete
@@ -48,16 +48,21 @@ async def test_an_older_epoch_neither_claims_nor_writes() -> None:
 
 async def test_an_epoch_that_did_not_claim_does_not_write() -> None:
     journal = await claimed(epoch=1)
-    with pytest.raises(Fenced):
+    with pytest.raises(Fenced) as refused:
         await journal.append(OWNER, 2, [A])
+    assert refused.value.forgotten
 
 
-async def test_a_newer_claim_keeps_rows_log_and_mark() -> None:
+async def test_a_claim_keeps_rows_and_takes_back_log_and_mark() -> None:
     journal = await claimed(epoch=1)
     position = await journal.append(OWNER, 1, [A], complete=True)
-    await journal.claim(OWNER, 2)
+    assert await journal.claim(OWNER, 2)
     snapshot = await journal.snapshot(OWNER)
-    assert (snapshot.position, snapshot.complete, dict(snapshot.digests)) == (position, True, {b"a": A.digest})
+    assert (snapshot.complete, dict(snapshot.digests)) == (False, {b"a": A.digest})
+    assert snapshot.position.number == 0
+    assert snapshot.position.incarnation != position.incarnation
+    assert await journal.read(OWNER, position, limit=10) == Gap()
+    assert not await journal.claim(OWNER, 2)
 
 
 async def test_owners_know_nothing_of_each_other() -> None:
@@ -89,7 +94,7 @@ async def test_an_append_of_nothing_checks_the_claim_and_sets_the_mark_only() ->
         await journal.append(OWNER, 0, [])
 
 
-async def test_the_mark_is_not_taken_back_by_a_later_append() -> None:
+async def test_the_mark_stays_over_later_appends() -> None:
     journal = await claimed()
     await journal.append(OWNER, 1, [A], complete=True)
     await journal.append(OWNER, 1, [B])
@@ -131,7 +136,8 @@ async def test_a_log_that_was_trimmed_is_a_gap() -> None:
 async def test_a_position_the_log_has_not_reached_is_a_gap() -> None:
     journal = await claimed()
     position = await journal.append(OWNER, 1, [A])
-    assert await journal.read(OWNER, Position(position.incarnation, position.number + 1), limit=10) == Gap()
+    ahead = Position(position.incarnation, position.number + 1)
+    assert await journal.read(OWNER, ahead, limit=10) == Gap()
 
 
 async def test_a_flush_loses_claims_rows_and_mark_and_begins_another_incarnation() -> None:
@@ -140,7 +146,7 @@ async def test_a_flush_loses_claims_rows_and_mark_and_begins_another_incarnation
     journal.flush()
     assert await journal.read(OWNER, position, limit=10) == Gap()
     assert await journal.values(OWNER, [b"a"]) == [None]
-    with pytest.raises(Unclaimed):
+    with pytest.raises(Fenced, match="nobody"):
         await journal.append(OWNER, 1, [A])
     await journal.claim(OWNER, 1)
     snapshot = await journal.snapshot(OWNER)

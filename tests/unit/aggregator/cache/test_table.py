@@ -387,6 +387,15 @@ def test_cursors_at_one_place_share_what_they_take() -> None:
     assert all(one.changes is other.changes for one, other in pairwise(batches))
 
 
+def test_what_is_shared_is_not_what_was_there_before_a_later_change() -> None:
+    table = filled((D, 0))
+    quick, slow = table.cursor("west", from_start=False), table.cursor("west", from_start=False)
+    table.apply([(A, 1)])
+    quick.take()
+    table.apply([(A, 2)])
+    assert slow.take().changes == {A: 2}
+
+
 def test_cursors_at_different_places_take_their_own() -> None:
     table = filled((D, 0))
     slow = table.cursor("west", from_start=False)
