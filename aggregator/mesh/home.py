@@ -45,10 +45,13 @@ class Home(msgspec.Struct, frozen=True):
 
 
 class Mesh(msgspec.Struct, frozen=True):
-    """The mesh's settings in force: trust domain of all workloads and which services are global."""
+    """The mesh's settings in force: trust domain of all workloads, which services are global, and the file in which
+    gateways write a line for each request, "" for none.
+    """
 
     trust_domain: str
     scopes: tuple[ServiceScope, ...] | None
+    access_log_file: str = ""
 
 
 def mesh_settings(graph: Graph, home: Home, mesh_configs: Source[ObjectKey, MeshConfig]) -> Callable[[At], Mesh]:
@@ -56,7 +59,7 @@ def mesh_settings(graph: Graph, home: Home, mesh_configs: Source[ObjectKey, Mesh
     default = Mesh(home.trust_domain, None)
 
     def settings(_at: At, _key: ObjectKey, config: MeshConfig) -> Mesh:
-        return Mesh(config.trust_domain or home.trust_domain, config.scopes)
+        return Mesh(config.trust_domain or home.trust_domain, config.scopes, config.access_log_file)
 
     meshes: Collection[ObjectKey, Mesh] = graph.derive("mesh settings", mesh_configs, settings)
 

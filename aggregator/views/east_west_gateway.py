@@ -49,8 +49,8 @@ BoundPort: TypeAlias = tuple[str, str]
 class Form(Protocol):
     """How one profile of proxies is written to."""
 
-    def main_internal(self, _ports: Iterable[ExposedPort], _network: str, /) -> Listener:
-        """The listener that finds the cluster of a tunnel."""
+    def main_internal(self, _ports: Iterable[ExposedPort], _network: str, _log_file: str, /) -> Listener:
+        """The listener that finds the cluster of a tunnel; `log_file` is where tunnels are written down."""
 
     def forward_inner_connect(self) -> Listener:
         """The listener that passes a tunnel's bytes on to an endpoint."""
@@ -122,15 +122,16 @@ def declare(
             return
         profile = Profile(view.feature("profile"))
         form = _FORMS[profile]
+        mesh = model.mesh(at)
         port = _tunnel_port(at, home, model.gateways, view.feature("gateway"))
         if isinstance(port, Withheld):
             yield (name, CONNECT_TERMINATE), port
         else:
             address = SocketAddress(view.feature("bind"), port)
-            yield _listener(name, connect_terminate(address, profile, model.mesh(at).trust_domain))
+            yield _listener(name, connect_terminate(address, profile, mesh.trust_domain, mesh.access_log_file))
         # The one derivation that reads all exposed ports, and only for proxies that need a chain for each.
         ports = at.group(exposed, CLUSTER_TYPE).values() if profile is Profile.ISTIO else ()
-        yield _listener(name, form.main_internal(ports, view.feature("network")))
+        yield _listener(name, form.main_internal(ports, view.feature("network"), mesh.access_log_file))
         yield _listener(name, form.forward_inner_connect())
 
     def constant_clusters(_at: At, name: str, view: View) -> Iterable[tuple[ResourceKey, Outcome[Resource]]]:

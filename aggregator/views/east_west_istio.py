@@ -49,7 +49,7 @@ from xds.messages.matcher import (
 _NOWHERE = "virtualInbound-blackhole"
 
 
-def main_internal(ports: Iterable[ExposedPort], network: str) -> Listener:
+def main_internal(ports: Iterable[ExposedPort], network: str, _log_file: str) -> Listener:
     """The listener that picks the chain of a tunnel: by its authority, else by the address in it."""
     exposed = sorted(ports, key=attrgetter("service.hostname", "number"))
     numbers = sorted({port.number for port in exposed})

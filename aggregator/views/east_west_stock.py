@@ -18,10 +18,10 @@ from xds.messages.cluster import BLACK_HOLE, Cluster, Discovered, InternalListen
 from xds.messages.connect_terminate import AUTHORITY, MAIN_INTERNAL
 from xds.messages.filters import (
     FILTER_STATE_CLUSTER,
-    AccessLog,
+    STARTED,
     FilterState,
+    access_logs,
     set_filter_state,
-    stdout_log,
     tcp_proxy,
 )
 from xds.messages.hbone import CONNECT_TIMEOUT, DESTINATION, FORWARD_INNER_CONNECT, internal_listener, internal_upstream
@@ -29,32 +29,28 @@ from xds.messages.listener import Listener
 
 PREFIX = "ew|"
 
-_LOG = AccessLog(
-    stdout_log(
-        {
-            "listener": MAIN_INTERNAL,
-            "event": "%ACCESS_LOG_TYPE%",
-            "start": "%START_TIME(%s.%6f)%",
-            "authority": f"%FILTER_STATE({AUTHORITY}:PLAIN)%",
-            "upstream": "%UPSTREAM_HOST%",
-            "flags": "%RESPONSE_FLAGS%",
-            "received": "%BYTES_RECEIVED%",
-            "sent": "%BYTES_SENT%",
-            "duration_ms": "%DURATION%",
-        }
-    )
-)
-"""The line of connect_terminate says who asked and what came of it; this one which endpoint it came to."""
+_LOGGED = {
+    "listener": MAIN_INTERNAL,
+    "event": "%ACCESS_LOG_TYPE%",
+    "start": STARTED,
+    "authority": f"%FILTER_STATE({AUTHORITY}:PLAIN)%",
+    "upstream": "%UPSTREAM_HOST%",
+    "flags": "%RESPONSE_FLAGS%",
+    "received": "%BYTES_RECEIVED%",
+    "sent": "%BYTES_SENT%",
+    "duration_ms": "%DURATION%",
+}
+"""The lines of connect_terminate say who asked and what came of it; these, which endpoint it came to."""
 
 
-def main_internal(_ports: Iterable[ExposedPort], _network: str) -> Listener:
+def main_internal(_ports: Iterable[ExposedPort], _network: str, log_file: str) -> Listener:
     """The listener that finds the cluster of a tunnel."""
     return internal_listener(
         MAIN_INTERNAL,
         set_filter_state(
             "service_cluster", [FilterState(FILTER_STATE_CLUSTER, f"{PREFIX}%FILTER_STATE({AUTHORITY}:PLAIN)%")]
         ),
-        tcp_proxy(BLACK_HOLE, MAIN_INTERNAL, access_logs=[_LOG]),
+        tcp_proxy(BLACK_HOLE, MAIN_INTERNAL, access_logs=access_logs(log_file, _LOGGED)),
         restore_destination=False,
     )
 

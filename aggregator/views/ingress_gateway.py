@@ -41,7 +41,7 @@ from xds.messages.assignment import (
 )
 from xds.messages.cluster import CLUSTER_TYPE, Cluster, Discovered, encode_cluster
 from xds.messages.extension import Extension
-from xds.messages.filters import tls_inspector
+from xds.messages.filters import access_logs, tls_inspector
 from xds.messages.hbone import (
     CONNECT_ORIGINATE,
     CONNECT_TIMEOUT,
@@ -53,7 +53,7 @@ from xds.messages.hbone import (
     originating_clusters,
     originating_listeners,
 )
-from xds.messages.http_connection_manager import SCOPE_HEADERS, on_demand_tls, scoped_manager
+from xds.messages.http_connection_manager import LOGGED, SCOPE_HEADERS, on_demand_tls, scoped_manager
 from xds.messages.listener import (
     LISTENER_TYPE,
     FilterChain,
@@ -163,7 +163,8 @@ def declare(
 
     def listeners(at: At, _name: str, view: View) -> Iterable[tuple[ResourceKey, Resource]]:
         if view.type_url == LISTENER_TYPE:
-            for listener in _listeners(dict(view.features), network_of(at, model.networks.of_cluster, home.cluster)):
+            network = network_of(at, model.networks.of_cluster, home.cluster)
+            for listener in _listeners(dict(view.features), network, model.mesh(at).access_log_file):
                 yield (view.name, listener.name), wrap(LISTENER_TYPE, listener.name, encode_listener(listener))
 
     def standing_clusters(at: At, _name: str, view: View) -> Iterable[tuple[ResourceKey, Resource]]:
@@ -211,10 +212,11 @@ def scope_name(host: str) -> str:
 # What is the same for all hosts.
 
 
-def _listeners(features: Mapping[str, str], network: str) -> Iterable[Listener]:
+def _listeners(features: Mapping[str, str], network: str, log_file: str) -> Iterable[Listener]:
     bind, http_port, https_port = features["bind"], int(features["http-port"]), int(features["https-port"])
-    plain = scoped_manager("http", DEFAULT_CLASS, secure=False)
-    secure = scoped_manager("https", DEFAULT_CLASS, secure=True)
+    logs = access_logs(log_file, LOGGED)
+    plain = scoped_manager("http", DEFAULT_CLASS, secure=False, access_logs=logs)
+    secure = scoped_manager("https", DEFAULT_CLASS, secure=True, access_logs=logs)
     yield Listener("http", (FilterChain((plain,), name=DEFAULT_CLASS),), address=SocketAddress(bind, http_port))
     yield Listener(
         "https",

@@ -1,7 +1,7 @@
 """The fact of the mesh configuration: ConfigMap ``istio`` of the system namespace, key ``mesh`` (YAML text).
 
-Of Istio's MeshConfig only the fields used: trust domain, root namespace and which services are global
-(serviceScopeConfigs, istio.mesh.v1alpha1.MeshConfig field 67). Other ConfigMaps are no facts at all.
+Of Istio's MeshConfig only the fields used: trust domain, root namespace, where gateways write their access logs, and
+which services are global (serviceScopeConfigs, istio.mesh.v1alpha1.MeshConfig field 67). Other ConfigMaps are no facts.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class MeshConfig(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="M
     trust_domain: str
     root_namespace: str
     scopes: tuple[ServiceScope, ...] | None
+    access_log_file: str = ""
 
 
 class ConfigMapData(msgspec.Struct, gc=False):
@@ -77,6 +78,7 @@ class MeshObject(msgspec.Struct, gc=False):
     trust_domain: str | None = msgspec.field(default=None, name="trustDomain")
     root_namespace: str | None = msgspec.field(default=None, name="rootNamespace")
     scopes: list[ServiceScopeObject] | None = msgspec.field(default=None, name="serviceScopeConfigs")
+    access_log_file: str | None = msgspec.field(default=None, name="accessLogFile")
 
 
 def is_mesh_config(metadata: Name, system_namespace: str) -> bool:
@@ -111,10 +113,16 @@ def _mesh_config(text: str) -> MeshConfig:
             f"is {trust_domain[:80]!r}, which is no SPIFFE trust domain",
             "use lower case letters, digits, '-', '.' and '_'",
         )
+    access_log_file = mesh.access_log_file or ""
+    if access_log_file and not access_log_file.startswith("/"):
+        raise InvalidObject(
+            ("accessLogFile",), f"is {access_log_file[:80]!r}, which is no whole path", "write one such as /dev/stdout"
+        )
     return MeshConfig(
         trust_domain,
         dns_label(mesh.root_namespace, "rootNamespace") if mesh.root_namespace else "",
         None if mesh.scopes is None else tuple([_scope(scope, place) for place, scope in enumerate(mesh.scopes)]),
+        access_log_file,
     )
 
 

@@ -13,12 +13,12 @@ from typing import Final
 from xds import protos
 from xds.messages.extension import Extension, extension, write_extension
 from xds.messages.filters import (
-    AccessLog,
+    STARTED,
     FilterState,
     Sharing,
+    access_logs,
     http_router,
     set_request_filter_state,
-    stdout_log,
     write_access_log,
 )
 from xds.messages.hbone import Profile, downstream_tls
@@ -36,37 +36,35 @@ STREAMS: Final = 100
 
 _manager = protos.envoy.extensions.filters.network.http_connection_manager.v3
 
-ACCESS_LOG: Final = AccessLog(
-    stdout_log(
-        {
-            "listener": CONNECT_TERMINATE,
-            "event": "%ACCESS_LOG_TYPE%",
-            "start": "%START_TIME(%s.%6f)%",
-            "authority": "%REQ(:AUTHORITY)%",
-            "source": "%REQ(X-ISTIO-SOURCE)%",
-            "peer": "%DOWNSTREAM_PEER_URI_SAN%",
-            "client": "%DOWNSTREAM_REMOTE_ADDRESS%",
-            "upstream": "%UPSTREAM_HOST%",
-            "code": "%RESPONSE_CODE%",
-            "flags": "%RESPONSE_FLAGS%",
-            "details": "%RESPONSE_CODE_DETAILS%",
-            "received": "%BYTES_RECEIVED%",
-            "sent": "%BYTES_SENT%",
-            "duration_ms": "%DURATION%",
-        }
-    )
-)
-"""Who asked, for what, and what came of it: a line when a tunnel is open, since it may stay so for days, and one when it
-has ended. `event` tells them apart."""
+LOGGED: Final = {
+    "listener": CONNECT_TERMINATE,
+    "event": "%ACCESS_LOG_TYPE%",
+    "start": STARTED,
+    "authority": "%REQ(:AUTHORITY)%",
+    "source": "%REQ(X-ISTIO-SOURCE)%",
+    "peer": "%DOWNSTREAM_PEER_URI_SAN%",
+    "client": "%DOWNSTREAM_REMOTE_ADDRESS%",
+    "upstream": "%UPSTREAM_HOST%",
+    "code": "%RESPONSE_CODE%",
+    "flags": "%RESPONSE_FLAGS%",
+    "details": "%RESPONSE_CODE_DETAILS%",
+    "received": "%BYTES_RECEIVED%",
+    "sent": "%BYTES_SENT%",
+    "duration_ms": "%DURATION%",
+}
+"""Who asked, for what, and what came of it: a line when a tunnel is open, since it may stay so for days, and one when
+it has ended. `event` tells them apart."""
 
 
-def connect_terminate(address: SocketAddress, profile: Profile, trust_domain: str) -> Listener:
-    """The listener at `address`."""
+def connect_terminate(address: SocketAddress, profile: Profile, trust_domain: str, log_file: str = "") -> Listener:
+    """The listener at `address`; a stock Envoy writes its tunnels down in `log_file`, if one is given."""
     return Listener(
         CONNECT_TERMINATE,
         (
             FilterChain(
-                (_connection_manager(profile),), name="default", transport_socket=downstream_tls(profile, trust_domain)
+                (_connection_manager(profile, log_file),),
+                name="default",
+                transport_socket=downstream_tls(profile, trust_domain),
             ),
         ),
         address=address,
@@ -74,7 +72,7 @@ def connect_terminate(address: SocketAddress, profile: Profile, trust_domain: st
     )
 
 
-def _connection_manager(profile: Profile) -> Extension:
+def _connection_manager(profile: Profile, log_file: str) -> Extension:
     config = _manager.HttpConnectionManager(stat_prefix=CONNECT_TERMINATE)
     http2 = config.http2_protocol_options
     http2.allow_connect = True
@@ -93,7 +91,8 @@ def _connection_manager(profile: Profile) -> Extension:
     upgrade.connect_config.SetInParent()
     if profile is Profile.STOCK:
         route.route.timeout.SetInParent()
-        write_access_log(config.access_log.add(), ACCESS_LOG)
+        for log in access_logs(log_file, LOGGED):
+            write_access_log(config.access_log.add(), log)
         config.access_log_options.flush_log_on_tunnel_successfully_established = True
     else:
         config.server_name = "istio-envoy"

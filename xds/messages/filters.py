@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _filters = protos.envoy.extensions.filters
 
+STARTED: Final = "%START_TIME(%s.%6f)%"
+"""When a request or connection began, in seconds since the epoch, to the microsecond."""
 FILTER_STATE_CLUSTER: Final = "envoy.tcp_proxy.cluster"
 """Filter state that decides the cluster of a `tcp_proxy`, before its own."""
 
@@ -132,6 +134,20 @@ def stdout_log(fields: Mapping[str, str]) -> Extension:
     config = protos.envoy.extensions.access_loggers.stream.v3.StdoutAccessLog()
     config.log_format.json_format.update(dict(fields))
     return extension("envoy.access_loggers.stdout", config)
+
+
+def access_logs(file: str, fields: Mapping[str, str]) -> tuple[AccessLog, ...]:
+    """The access logs of what is not only written down when it fails: one in `file`, none if that is "".
+
+    Lines are as those of `stdout_log`.
+    """
+    if not file:
+        return ()
+    if file == "/dev/stdout":  # by its own logger, since what is a socket cannot be opened by its name
+        return (AccessLog(stdout_log(fields)),)
+    config = protos.envoy.extensions.access_loggers.file.v3.FileAccessLog(path=file)
+    config.log_format.json_format.update(dict(fields))
+    return (AccessLog(extension("envoy.access_loggers.file", config)),)
 
 
 def write_access_log(place: protos.envoy.config.accesslog.v3.AccessLog, log: AccessLog) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from xds import protos
 from xds.messages.extension import Extension, extension, write_extension
-from xds.messages.filters import AccessLog, http_router, write_access_log
+from xds.messages.filters import STARTED, AccessLog, http_router, write_access_log
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -31,6 +31,29 @@ CLUSTER_TIMEOUT: Final = 2
 that cannot be reached."""
 HEADERS_TIMEOUT: Final = 30
 """Seconds a client may take to send the headers of a request."""
+
+LOGGED: Final = {
+    "event": "%ACCESS_LOG_TYPE%",
+    "start": STARTED,
+    "host": "%REQ(:AUTHORITY)%",
+    "method": "%REQ(:METHOD)%",
+    "path": "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%",
+    "protocol": "%PROTOCOL%",
+    "request_id": "%REQ(X-REQUEST-ID)%",
+    "client": "%DOWNSTREAM_REMOTE_ADDRESS%",
+    "sni": "%REQUESTED_SERVER_NAME%",
+    "route": "%ROUTE_NAME%",
+    "cluster": "%UPSTREAM_CLUSTER_RAW%",
+    "upstream": "%UPSTREAM_HOST%",
+    "code": "%RESPONSE_CODE%",
+    "flags": "%RESPONSE_FLAGS%",
+    "details": "%RESPONSE_CODE_DETAILS%",
+    "reason": "%UPSTREAM_TRANSPORT_FAILURE_REASON%",
+    "received": "%BYTES_RECEIVED%",
+    "sent": "%BYTES_SENT%",
+    "duration_ms": "%DURATION%",
+}
+"""What is written down of each request."""
 
 _ext = protos.envoy.extensions
 _http = protos.envoy.extensions.filters.http

@@ -505,3 +505,14 @@ def test_without_a_gateway_nothing_is_told() -> None:
     world.apply("quay", *host("a", 1, *c.host_pair("a.example")))
     world.step()
     assert [key for key in world.resources if key[0].startswith("ingress|")] == []
+
+
+def test_requests_are_logged_where_the_mesh_configuration_says_and_nowhere_unless_it_does() -> None:
+    def logs(*manifests: m.Manifest) -> list[str]:
+        listener = told(world_of(*manifests), LISTENER_TYPE, "https")
+        config = listener["filter_chains"][0]["filters"][0]["typed_config"]
+        return [log["name"] for log in config.get("access_log", [])]
+
+    assert logs() == []
+    mesh = {**m.mesh_config_map(), "data": {"mesh": "accessLogFile: /dev/stdout"}}
+    assert logs(mesh) == ["envoy.access_loggers.stdout"]

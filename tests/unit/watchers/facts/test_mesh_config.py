@@ -35,6 +35,7 @@ def test_a_recorded_mesh_config() -> None:
                 ServiceScope(None, LabelSelector((), (Requirement("istio.io/global", "In", ("true",)),)), "GLOBAL"),
                 ServiceScope(LabelSelector((("team", "pay"),), ()), None, "LOCAL"),
             ),
+            access_log_file="/dev/stdout",
         ),
     )
 
@@ -104,3 +105,7 @@ def test_a_text_that_is_no_mapping_is_refused() -> None:
 def test_an_alias_bomb_in_the_text_is_refused() -> None:
     lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
     assert "values" in refused("\n".join(lines)).cause
+
+
+def test_what_is_no_whole_path_is_no_access_log() -> None:
+    assert refused("accessLogFile: logs/access").path == ("data", "mesh", "accessLogFile")
