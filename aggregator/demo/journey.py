@@ -18,8 +18,10 @@ from aggregator.demo.echo import Echo
 from aggregator.demo.envoy import Envoy
 from aggregator.demo.stage import HTTPS_PORT, Stage
 
+# What access logs call the moments at which a tunnel stands, and at which its bytes have found their endpoint
+# (envoy.data.accesslog.v3.AccessLogType).
 OPENED = "DownstreamTunnelSuccessfullyEstablished"
-"""What an Envoy's access log calls the moment at which a tunnel stands (envoy.data.accesslog.v3.AccessLogType)."""
+CONNECTED = "TcpUpstreamConnected"
 
 
 class Hop(msgspec.Struct, frozen=True):
@@ -72,7 +74,7 @@ class Traveller:
         before = {name: envoy.log_end() for name, envoy in self._plane.envoys.items()}
         answer, echo = await self.ask(host, path)
         ingress = self._plane.envoys[f"{self.ingress.cluster}-{self.ingress.pod}"]
-        line = await ingress.logged(lambda line: line.get("authority") == host, start=before[ingress.name])
+        line = await ingress.logged(lambda line: line.get("host") == host, start=before[ingress.name])
         hops = [
             Hop("visitor", f"connects to {self.ingress.bind}:{HTTPS_PORT}", answer.asked),
             Hop("visitor", f"has verified the certificate of {', '.join(answer.certificate)}", answer.secured),
@@ -86,8 +88,10 @@ class Traveller:
 
 def _tunnels(envoy: Envoy, start: int) -> list[Hop]:
     """The tunnels an Envoy has opened since."""
-    return [
-        Hop(envoy.name, f"CONNECT {line['authority']} from {line['peer']}", float(line["start"]), line)
-        for line in envoy.access_log(start)
-        if line.get("event") == OPENED
-    ]
+    hops = []
+    for line in envoy.access_log(start):
+        if line.get("event") == OPENED:
+            hops.append(Hop(envoy.name, f"CONNECT {line['authority']} from {line['peer']}", float(line["start"]), line))
+        elif line.get("event") == CONNECTED:
+            hops.append(Hop(envoy.name, f"passes it on to {line['upstream']}", float(line["start"]), line))
+    return hops

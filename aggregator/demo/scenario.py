@@ -19,7 +19,7 @@ from aggregator.demo.client import Answer, Unanswered
 from aggregator.demo.control import ControlPlane
 from aggregator.demo.dataplane import DataPlane
 from aggregator.demo.echo import Echo
-from aggregator.demo.journey import Journey, Refused, Traveller
+from aggregator.demo.journey import OPENED, Journey, Refused, Traveller
 from aggregator.demo.ports import check_free
 from aggregator.demo.processes import Child, ChildFailed
 from aggregator.demo.stage import HOST, Stage, StageError
@@ -119,8 +119,8 @@ class Scenario:
         journey = await self.traveller.follow(HOST, "/")
         self._show.journey(journey)
         _expect(journey.echo.cluster == "east", f"an answer from east, not from {journey.echo.cluster}")
-        gateway = next((hop for hop in journey.hops if hop.name == "east-east-west-1"), None)
-        inner = next((hop for hop in journey.hops if hop.name == "east-ztunnel"), None)
+        tunnels = {hop.name: hop for hop in journey.hops if hop.line.get("event") == OPENED}
+        gateway, inner = tunnels.get("east-east-west-1"), tunnels.get("east-ztunnel")
         if gateway is None or inner is None:
             raise StepFailed("a tunnel at east's gateway and one inside it at the pod, and there were not both")
         self._show.tell("The outer tunnel ends at east's gateway, which sees who calls for what, and no more:")
@@ -151,7 +151,7 @@ class Scenario:
 
     async def _share(self) -> None:
         before = await self._ways(REQUESTS // 3)
-        self._show.tell(f"{sum(before.values())} requests so far went {_listed(before)}.")
+        self._show.tell(f"{sum(before.values())} requests go {_listed(before)}.")
         proxy = changes.add_gateway(self.stage)
         gateway = await self.plane.start_gateway(proxy)
         await gateway.ready()
@@ -180,14 +180,16 @@ class Scenario:
     async def _ways(self, requests: int) -> Counter[str]:
         """Sends requests; how many went which way, by what the ingress gateway wrote down."""
         ingress = self.plane.envoys[f"west-{self.traveller.ingress.pod}"]
-        start = ingress.log_end()
+        began = time.time()
         for _ in range(requests):
             await self.traveller.ask(HOST, "/")
         lines: list[dict[str, Any]] = []
 
         async def written() -> bool:
-            lines[:] = [line for line in ingress.access_log(start) if line.get("authority") == HOST]
-            return len(lines) >= requests
+            lines[:] = [
+                line for line in ingress.access_log() if line.get("host") == HOST and float(line["start"]) > began
+            ]
+            return len(lines) == requests
 
         await ingress.until(written, f"seen to write {requests} lines of its access log", PATIENCE)
         return Counter(line["upstream"].rpartition("/")[2] for line in lines)
