@@ -131,17 +131,14 @@ class SotwExchange(Exchange[SotwRequest]):
                 self._held = held_then
                 self._answer_due = False
                 return None
-        uncertain = self._uncertain
-        news = tuple(
-            resource for resource in held_then if held.get(resource.name) != resource or resource.name in uncertain
-        )
-        if not self.interest.wildcard:
-            self._held = tuple(resource for resource in self._held if resource.name in wanted)
-            return Response(news, (), news, held=held_then) if news or self.due else None
-        removed = tuple(name for name in held if name not in wanted)
-        if not (news or removed or self.due):
-            return None
-        return Response(held_then, removed, news, held=held_then)
+        news = tuple(resource for resource in held_then if held.get(resource.name) != resource)
+        if self.interest.wildcard:
+            removed = tuple(name for name in held if name not in wanted)
+            return Response(held_then, removed, news, held=held_then) if news or removed or self.due else None
+        self._held = tuple(resource for resource in self._held if resource.name in wanted)
+        names = self._uncertain.union(resource.name for resource in news)
+        told = tuple(resource for resource in held_then if resource.name in names)
+        return Response(told, (), news, held=held_then) if told or self.due else None
 
     def _compose_group(self, group: tuple[Resource, ...]) -> Response:
         wanted = {resource.name: resource for resource in (*self._held, *group)}

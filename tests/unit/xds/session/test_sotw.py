@@ -68,6 +68,35 @@ def test_what_was_in_a_rejected_response_beside_the_culprit_is_offered_again() -
     assert response.texts == {"b": "2"}
 
 
+def test_what_a_rejected_response_may_have_changed_is_told_again_though_content_is_back_where_it_was() -> None:
+    view = View({"a": "1", "b": "1"})
+    client = client_of(view)
+    client.subscribe(TYPE, "a", "b")
+    client.ack()
+    view.change(a="2", b="bad")
+    client.poll()
+    view.change(a="1")
+    (response,) = client.nack("b: no", bad=["b"])
+    assert response.texts == {"a": "1"}
+
+
+def test_a_last_good_version_told_again_does_not_end_a_rejection() -> None:
+    view = View({"a": "bad", "b": "1"})
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.nack("a: no", bad=["a"])
+    client.ack()
+    view.change(b=None, c="bad")
+    client.poll()
+    view.change(b="bad")
+    client.nack("c: no", bad=["c"])
+    while client.inbox:
+        (response,) = client.inbox
+        bad = [name for name, text in response.texts.items() if text == "bad"]
+        client.nack("; ".join(f"{name}: no" for name in bad), bad=bad) if bad else client.ack()
+    assert {name for _, name in client.session.rejected} == {"a", "b", "c"}
+
+
 def test_while_a_culprit_is_sought_no_other_resource_is_missing_from_a_complete_set() -> None:
     view = View({"a": "1", "b": "1", "c": "1", "d": "1"})
     client = client_of(view)
