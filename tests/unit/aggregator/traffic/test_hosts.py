@@ -174,6 +174,12 @@ def test_a_host_named_for_tls_here_and_ruled_there_is_served() -> None:
     assert secret(world, "other.example") == "a/t"
 
 
+def test_a_default_backend_is_not_behind_a_host_that_is_named_for_tls_alone() -> None:
+    extra = {**DEFAULT, "tls": [{"hosts": ["other.example"], "secretName": "t"}]}
+    world = world_of(m.ingress("a/one", SHOP, "web", spec=extra), m.ingress("b/two", "other.example", "web", path="/b"))
+    assert table(world, "other.example") == [("Prefix", "/b", "b")]
+
+
 def test_a_host_whose_certificate_covers_it_has_one() -> None:
     world = world_of(tls("a/one", "t"), m.tls_secret("a/t", *c.host_pair("*.example")))
     assert certified(world) == [SHOP]

@@ -141,7 +141,7 @@ def test_a_host_no_entry_lists_has_no_tls() -> None:
 
 
 def test_a_listed_wildcard_is_over_one_label() -> None:
-    tls = (["*.example"], "wild"), (["a.example"], "own")
+    tls = (["*.example"], "wild"), (["a.example"], "own"), (["*.example"], "late")
     assert secret_of("a.example", *tls) == "own"
     assert secret_of("b.example", *tls) == "wild"
     assert secret_of("x.b.example", *tls, rules=("x.b.example",)) == ""

@@ -65,6 +65,7 @@ def test_secrets_of_other_types_are_not_read(kind: Any) -> None:
 def test_plain_text_goes_before_data() -> None:
     data = {"tls.crt": b64encode(b"old").decode(), "tls.key": b64encode(KEY).decode()}
     assert fact(secret(data, {"tls.crt": CERTIFICATE.decode()})) == TLSSecret(CERTIFICATE, KEY)
+    assert fact(secret(data, {"tls.crt": ""})) == TLSSecret(b"", KEY)
 
 
 def test_plain_text_alone_is_enough() -> None:
