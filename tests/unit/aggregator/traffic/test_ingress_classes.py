@@ -73,7 +73,7 @@ def test_of_defaults_of_one_age_the_first_by_name_counts() -> None:
 
 def test_classes_of_other_clusters_say_nothing() -> None:
     world = World()
-    world.apply("beta", m.ingress_class("edge", is_default=True))
+    world.apply("beta", m.ingress_class("edge"))
     world.apply("beta", m.ingress_class("isthmus", is_default=True))
     world.apply("alpha", m.ingress("shop/a", "a.example", "web", class_name="edge"))
     world.apply("alpha", m.ingress("shop/b", "b.example", "web", class_name=None))
