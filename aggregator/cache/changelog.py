@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from aggregator.cache.cursor import Cursor
     from aggregator.cache.partitions import Partition
@@ -114,7 +114,7 @@ class ChangeLog(Generic[K, V]):
         readers, self._readers, self._resting = self._readers, {}, {}
         return readers
 
-    def record(self, changed: Iterable[tuple[K, V | None]], revision: int, cause: object) -> Iterable[Reader[K, V]]:
+    def record(self, changed: Iterable[tuple[K, V | None]], revision: int, cause: object) -> Collection[Reader[K, V]]:
         """Note the keys of a new revision, each once; returns the readers that had nothing to read until now."""
         self.head = revision
         if not self._readers:

@@ -97,19 +97,22 @@ class Tree(Generic[K, V]):
     def _refresh(self, rows: Mapping[K, V]) -> None:
         sums, waiting = self._sums, self._before
         while waiting:
-            key = next(reversed(waiting))
-            before, now = waiting[key], rows.get(key)
+            key, before = waiting.popitem()
             frame = encode_key(key)
-            # Both hashes are taken before anything is written: a digest function that raises leaves the key waiting.
-            delta = (0 if now is None else self._row(frame, now)) - (0 if before is None else self._row(frame, before))
+            try:
+                delta = self._row(frame, rows.get(key)) - self._row(frame, before)
+            except BaseException:
+                waiting[key] = before
+                raise
             number = xxh3_64_intdigest(frame) % BUCKETS
             total = (sums.get(number, 0) + delta) % _MODULUS
             if total:
                 sums[number] = total
             else:
                 sums.pop(number, None)
-            del waiting[key]
 
-    def _row(self, frame: bytes, value: V) -> int:
+    def _row(self, frame: bytes, value: V | None) -> int:
+        if value is None:
+            return 0
         # The frame of a key says where it ends, so no byte of it can be read as part of the digest.
         return xxh3_128_intdigest(frame + self._digest(value))

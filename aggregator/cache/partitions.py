@@ -13,7 +13,7 @@ from aggregator.cache.changelog import ChangeLog
 from aggregator.cache.merkle import Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection
 
     from aggregator.cache.changelog import Reader
     from aggregator.cache.cursor import Batch, Cursor
@@ -37,7 +37,7 @@ class Partition(Generic[K, V]):
         self.shared: tuple[tuple[int, int], Batch[K, V]] | None = None
         """The last batch taken up to the newest revision, and the place (position, causes known) it was taken from."""
 
-    def write(self, changes: list[tuple[K, V | None]], revision: int, cause: object) -> Iterable[Reader[K, V]]:
+    def write(self, changes: list[tuple[K, V | None]], revision: int, cause: object) -> Collection[Reader[K, V]]:
         """Make changes that are known to differ from the rows; returns the readers that had nothing to read before."""
         rows, tree = self.rows, self.tree
         if tree is not None:

@@ -160,12 +160,17 @@ class Table(Generic[K, V]):
         for name, changes in differing.items():
             partition = partitions.open(name)
             woken = partition.write(changes, revision, cause)
-            ringing += [reader.cursor for reader in woken if reader.cursor.wake(reader)]
+            if woken:
+                ringing += [reader.cursor for reader in woken if reader.cursor.wake(reader)]
             if not partition.rows:
                 partitions.drop_if_unused(partition)
         partitions.revision = revision
+        if ringing:
+            self._ring(ringing)
+
+    def _ring(self, cursors: list[Cursor[K, V]]) -> None:
         failures: list[Exception] = []
-        for cursor in ringing:
+        for cursor in cursors:
             try:
                 cursor.ring()
             except Exception as failure:  # noqa: BLE001 - of the bell, not ours; raised when all have rung
