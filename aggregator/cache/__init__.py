@@ -1,6 +1,6 @@
 """Tables in memory and the journals that join tables of several processes.
 
-`table` keeps rows, `changelog` what changed and who has not heard of it yet, `cursor` is how a reader hears of it,
+`table` is what others use; `partitions` keeps its rows, `changelog` what changed, `cursor` is how a reader hears of it,
 `merkle` tells whether two tables hold the same. `journal` is a store outside the process (or its stand-in in memory),
 `replication` carries a table into a journal and out of it again. Nothing here knows what a row means.
 """
