@@ -130,6 +130,11 @@ class TableSubscription:
         """Whether no cluster that is still to be read can have a part in the resource."""
         return self._view.role == ztunnel.ROLE and ztunnel.is_of_cluster(name, self._home)
 
+    def current(self, name: str, version: str) -> bool:
+        """Whether it is the version there is: equal content has an equal version, on every replica."""
+        resource = self.get(name)
+        return resource is not None and resource.version == version
+
     def items(self) -> Iterable[tuple[str, Resource]]:
         """All resources as they are now."""
         for key, resource in self._resources.scan((self._name,)):

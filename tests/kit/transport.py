@@ -232,6 +232,11 @@ class Reading:
     def final(self, name: str) -> bool:
         return False
 
+    def current(self, name: str, version: str) -> bool:
+        """Whether that is the version there is."""
+        resource = self.get(name)
+        return resource is not None and resource.version == version
+
     def known(self, name: str) -> bool:
         """Whether there is such a resource."""
         return self.get(name) is not None

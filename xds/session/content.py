@@ -70,6 +70,13 @@ class Subscription(Protocol):
         A client that holds something else under it is told so at once.
         """
 
+    def current(self, name: str, version: str) -> bool:
+        """Whether a client that holds this version of a resource needs no other at present.
+
+        Where content is a function of what it is made from, that is whether it is the version there is. Content that is
+        made anew each time (a certificate and its key) is current for as long as it is good.
+        """
+
     def close(self) -> None:
         """Ends the reading; nothing else is called afterwards."""
 
@@ -106,6 +113,10 @@ class Unserved:
     def final(self, name: str) -> bool:
         """Yes: there is nothing."""
         return True
+
+    def current(self, name: str, version: str) -> bool:
+        """No: there is nothing."""
+        return False
 
     def close(self) -> None:
         """Nothing to end."""

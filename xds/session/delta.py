@@ -29,8 +29,10 @@ work after the first; ztunnel takes messages of up to 200 MiB."""
 class DeltaExchange(Exchange[DeltaRequest]):
     """One type of a DeltaAggregatedResources stream."""
 
-    def __init__(self, type_url: str, content: Subscription | None) -> None:
+    def __init__(self, type_url: str, content: Subscription | None, *, individual: bool = True) -> None:
         super().__init__(type_url, content)
+        self._individual = individual
+        """Whether the client applies what a rejection does not name (see ordering.Order)."""
         self._everything = False
         """The complete content is owed, apart from what the client claims to hold."""
         self._asked: dict[str, bool] = {}
@@ -130,22 +132,23 @@ class DeltaExchange(Exchange[DeltaRequest]):
             self._absent.pop(name, None)
             if suspects and not self.bisection.suspected(resource):
                 self.bisection.drop(name)
-            if not self._everything:  # else it comes with everything
-                self._offer(name, resource)
+            if not self._everything and self._offer(name, resource):  # else it comes with everything
+                self._asked.pop(name, None)
 
-    def _offer(self, name: str, resource: Resource) -> None:
-        """Send a resource, unless the client holds it, would refuse it, or is not to be told yet."""
+    def _offer(self, name: str, resource: Resource) -> bool:
+        """Send a resource, unless the client would refuse it, is not to be told yet, or (true) holds it."""
         claim = self._claims.get(name)
         if claim is not None:
             if self.content.state != "settled" and not self.content.final(name):
-                return
+                return False
             del self._claims[name]
-            if claim == resource.version:
-                return
+            if claim == resource.version or self.content.current(name, claim):
+                return True
         if self.quarantine.hold(resource):
             self._waiting.pop(name, None)
         elif not self.bisection.suspected(resource):
             self._waiting[name] = resource
+        return False
 
     def _compose(self, tick: int, released: int) -> Response | None:
         if self._everything:
@@ -178,7 +181,8 @@ class DeltaExchange(Exchange[DeltaRequest]):
         if claims and self.content.state == "settled":
             # What every proxy of a fleet goes through when its control plane restarts: most of it is held already.
             for name, resource in self.content.items():
-                if claims.pop(name, None) != resource.digest.hex():
+                claim = claims.pop(name, None)
+                if claim != resource.digest.hex() and not (claim and self.content.current(name, claim)):
                     self._offer(name, resource)
         elif claims or self.quarantine.occupied or self.bisection.suspects:
             for name, resource in self.content.items():
@@ -192,6 +196,11 @@ class DeltaExchange(Exchange[DeltaRequest]):
     def _answer(self) -> None:
         """The names asked for; those that exist but have no resource yet are answered when they have."""
         for name, new in self._asked.items():
+            claim = self._claims.get(name)
+            if claim is not None and self.content.current(name, claim):  # asked first: `get` may make another
+                if self.content.state == "settled" or self.content.final(name):
+                    del self._claims[name]
+                continue
             resource = self.content.get(name)
             if resource is not None:
                 self._gone.pop(name, None)
@@ -207,7 +216,10 @@ class DeltaExchange(Exchange[DeltaRequest]):
 
     def _reconcile(self, tick: int) -> None:
         """Compare with what the client claims to hold, now that absence means something."""
-        for name in list(self._claims):
+        for name, claim in list(self._claims.items()):
+            if self.content.current(name, claim):
+                del self._claims[name]
+                continue
             resource = self.content.get(name)
             if resource is not None:
                 self._offer(name, resource)
@@ -249,14 +261,19 @@ class DeltaExchange(Exchange[DeltaRequest]):
                 del self._waiting[resource.name]
             else:
                 self.bisection.drop(resource.name)
-        if response.news and not named:
+        if response.news and not (named and self._individual):
             for name in response.removed:
                 if self.interest.covers(name) and name not in self._waiting:
                     self._gone.setdefault(name, 0)
+        if named and not self._individual:
+            for resource in response.news:
+                current = self.content.get(resource.name)
+                if current is not None and self.interest.covers(resource.name) and not self.quarantine.hold(current):
+                    self._waiting[resource.name] = current
 
 
 class DeltaSession(Session[DeltaRequest]):
     """A stream of DeltaAggregatedResources."""
 
     def _exchange(self, type_url: str, content: Subscription | None) -> DeltaExchange:
-        return DeltaExchange(type_url, content)
+        return DeltaExchange(type_url, content, individual=type_url in self._order.individual)

@@ -60,6 +60,12 @@ class OnDemand:
         """As the view says."""
         return self._view.final(name)
 
+    def current(self, name: str, version: str) -> bool:
+        """As the view says. As with `get`, the name is told from now on."""
+        if name not in self._standing:
+            self._asked.add(name)
+        return self._view.current(name, version)
+
     def close(self) -> None:
         """Ends the reading."""
         self._view.close()

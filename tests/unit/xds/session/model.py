@@ -72,6 +72,10 @@ class Reading:
     def final(self, name: str) -> bool:
         return name in self.view.final
 
+    def current(self, name: str, version: str) -> bool:
+        present = self.view.content.get(name)
+        return (name, version) in self.view.good or (present is not None and present.version == version)
+
     def known(self, name: str) -> bool:
         return name in self.view.content or name in self.view.latent
 
@@ -87,6 +91,8 @@ class View:
         self.state: State = state
         self.latent: set[str] = set()
         self.final: set[str] = set()
+        self.good: set[tuple[str, str]] = set()
+        """Names and versions that are as good as the present ones."""
         self.revision = 1
         self.readings: list[Reading] = []
 
