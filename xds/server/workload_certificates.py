@@ -2,10 +2,11 @@
 
 For proxies without an agent that would make a key and ask for a certificate. Key and certificate are made here, for the
 identity the stream has proven and no other, kept only as long as the stream, and renewed at half their life. What the
-view of the stream holds besides (certificates of hosts) is passed through, so that to the session it is one type.
+view of the stream holds besides (certificates of hosts) is passed through, so that to the session it is one type; it
+can say nothing under the names that stand for the proxy's own.
 
-The version of a certificate says which roots it stands on and until when it is good, so that a proxy that comes back
-with one that is good is not sent another: a restart of the control plane renews nothing.
+The version of a certificate says for whom it is, which roots it stands on and until when it is good, so that a proxy
+that comes back with one that is good is not sent another: a restart of the control plane renews nothing.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509 import load_pem_x509_certificate
 from xxhash import xxh3_64_digest
 
-from xds.encoded import Encoded, Resource, wrap
+from xds.encoded import DIGEST_SIZE, Encoded, Resource, wrap
 from xds.messages.secret import (
     ROOTS,
     SECRET_TYPE,
@@ -39,7 +41,9 @@ logger = logging.getLogger(__name__)
 
 RETRY: Final = 60.0
 """Seconds until a renewal that failed is tried again."""
-_ISSUER, _MOMENT = 6, 5
+_OWN: Final = (WORKLOAD_CERTIFICATE, ROOTS)
+# The parts of a version, in bytes: who issued it to whom, until when it is good, and chance.
+_ISSUE, _MOMENT, _CHANCE = 6, 5, 5
 
 
 class WorkloadCertificates:
@@ -63,7 +67,7 @@ class WorkloadCertificates:
         self._lifetime = lifetime
         self._now = now
         roots = authority.root_certificates.encode()
-        self._issuer = xxh3_64_digest(roots)[:_ISSUER]
+        self._issue = xxh3_64_digest(str(identity).encode() + b"\0" + roots)[:_ISSUE]
         self._own: dict[str, Resource] = {ROOTS: wrap(SECRET_TYPE, ROOTS, encode_roots(TrustedRoots(ROOTS, roots)))}
         self._renewed = False
         self._timer: asyncio.TimerHandle | None = None
@@ -80,49 +84,52 @@ class WorkloadCertificates:
 
     def take(self) -> Changes:
         """What changed."""
-        changes = self._view.take() if self._view is not None else Changes({})
-        if not self._renewed:
-            return changes
-        self._renewed = False
-        own = {WORKLOAD_CERTIFICATE: self._own[WORKLOAD_CERTIFICATE]}
-        return Changes({**changes.changes, **own}, changes.causes, changes.revision)
+        taken = self._view.take() if self._view is not None else Changes({})
+        changes = {name: resource for name, resource in taken.changes.items() if name not in _OWN}
+        if self._renewed:
+            self._renewed = False
+            changes[WORKLOAD_CERTIFICATE] = self._own[WORKLOAD_CERTIFICATE]
+        return Changes(changes, taken.causes, taken.revision)
 
     def get(self, name: str) -> Resource | None:
-        """The secret of that name."""
-        if name == WORKLOAD_CERTIFICATE and name not in self._own:
-            self._renew()
-        return self._own.get(name) or (self._view.get(name) if self._view is not None else None)
+        """The secret of that name. The certificate is made when it is first asked for."""
+        if name in _OWN:
+            if name not in self._own:
+                self._renew()
+            return self._own.get(name)
+        return self._view.get(name) if self._view is not None else None
 
     def known(self, name: str) -> bool:
         """Whether there is such a secret."""
-        return name in (WORKLOAD_CERTIFICATE, ROOTS) or (self._view is not None and self._view.known(name))
+        return name in _OWN or (self._view is not None and self._view.known(name))
 
     def final(self, name: str) -> bool:
         """What is made here is; of the view's secrets the view knows."""
-        return name in (WORKLOAD_CERTIFICATE, ROOTS) or (self._view is not None and self._view.final(name))
+        return name in _OWN or (self._view is not None and self._view.final(name))
 
     def items(self) -> Iterable[tuple[str, Resource]]:
         """All secrets."""
         return self._items()
 
     def _items(self) -> Iterator[tuple[str, Resource]]:
-        for name in (WORKLOAD_CERTIFICATE, ROOTS):
+        for name in _OWN:
             resource = self.get(name)
             if resource is not None:
                 yield name, resource
         if self._view is not None:
-            yield from self._view.items()
+            yield from ((name, resource) for name, resource in self._view.items() if name not in _OWN)
 
     def current(self, name: str, version: str) -> bool:
-        """Whether the version a proxy names is as good as the one it would be sent."""
+        """Whether the version a proxy names is as good as the one it would be sent; then it is renewed in its time."""
+        if name not in _OWN:
+            return self._view is not None and self._view.current(name, version)
         resource = self._own.get(name)
-        if name != WORKLOAD_CERTIFICATE:
-            resource = resource or self.get(name)
-            return resource is not None and resource.version == version
         if resource is not None and resource.version == version:
             return True
+        if name == ROOTS:
+            return False
         moment = self._moment(version)
-        if moment is None or moment <= self._now():
+        if moment is None or not self._now() < moment <= self._now() + self._lifetime:
             return False
         self._wake_at(moment)
         return True
@@ -135,8 +142,8 @@ class WorkloadCertificates:
         if self._view is not None:
             self._view.close()
 
-    def _renew(self) -> None:
-        """Makes a key and a certificate for it, and sets the time for the next."""
+    def _renew(self) -> bool:
+        """Makes a key and a certificate for it, and sets the time for the next; false if there will be none so far."""
         key = ec.generate_private_key(ec.SECP256R1())
         try:
             *chain, _roots = self._authority.issue(key.public_key(), self._identity, int(self._lifetime))
@@ -144,14 +151,17 @@ class WorkloadCertificates:
             extra = {"identity": str(self._identity), "cause": str(error)}
             logger.error("workload certificate not issued", extra=extra)
             self._wake_at(self._now() + RETRY)
-            return
+            return False
         pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         data = encode_key_pair(KeyPair(WORKLOAD_CERTIFICATE, "".join(chain).encode(), pem)).data
-        half = min(self._lifetime, self._authority.expires.timestamp() - self._now()) / 2
-        moment = self._now() + half
-        version = self._issuer + int(moment).to_bytes(_MOMENT, "big") + secrets.token_bytes(16 - _ISSUER - _MOMENT)
+        end = load_pem_x509_certificate(chain[0].encode()).not_valid_after_utc
+        moment = end.timestamp()
+        if end < self._authority.expires:  # else no renewal would last longer
+            moment -= (moment - self._now()) / 2
+        version = self._issue + int(moment).to_bytes(_MOMENT, "big") + secrets.token_bytes(_CHANCE)
         self._own[WORKLOAD_CERTIFICATE] = wrap(SECRET_TYPE, WORKLOAD_CERTIFICATE, Encoded(data, version))
         self._wake_at(moment)
+        return True
 
     def _wake_at(self, moment: float) -> None:
         if self._timer is not None:
@@ -160,17 +170,16 @@ class WorkloadCertificates:
         self._timer = asyncio.get_running_loop().call_later(delay, self._turn)
 
     def _turn(self) -> None:
-        self._renew()
-        if WORKLOAD_CERTIFICATE in self._own:
+        if self._renew():
             self._renewed = True
             self._bell()
 
     def _moment(self, version: str) -> float | None:
-        """Until when a certificate of that version is good; None if it is none of ours."""
+        """Until when a certificate of that version is good; None if it is none for this identity from these roots."""
         try:
             digest = bytes.fromhex(version)
         except ValueError:
             return None
-        if len(digest) != 16 or not digest.startswith(self._issuer):
+        if len(digest) != DIGEST_SIZE or not digest.startswith(self._issue):
             return None
-        return float(int.from_bytes(digest[_ISSUER : _ISSUER + _MOMENT], "big"))
+        return float(int.from_bytes(digest[_ISSUE : _ISSUE + _MOMENT], "big"))
