@@ -1,9 +1,10 @@
 """From an endpoint's change to every ztunnel: how soon, at what cost, and how long the loop is ever kept busy.
 
-The control plane is a process of its own, started on directories as `isthmus run` would; ten clients with a ztunnel's
-habits (delta, all addresses, one acknowledgement per response) are another, over gRPC on loopback. This process sends
-changes at moments of its own, whether or not the control plane keeps up; the control plane writes each to its facts as
-a watcher would. All three write down times of one clock (`time.monotonic_ns`), which are joined afterwards.
+The control plane is a process of its own, started on directories as `isthmus run` would. Ten clients with a ztunnel's
+habits (delta, all addresses, an acknowledgement for each response) are another; they reach it by gRPC over loopback,
+the server's being the real one and theirs that of tests.bench.stream. This process sends changes at moments of its own,
+whether or not the control plane keeps up, which writes each to its facts as a watcher would. All three write down times
+of one clock (`time.monotonic_ns`), which are joined afterwards.
 
 A change counts from the moment it was sent. Its pass published a revision; a client has it with the first response of
 that revision or a later one. So a change that was superseded before it was sent counts by the newer one.
@@ -31,9 +32,10 @@ import msgspec
 from tests.bench import mesh
 from tests.bench.memory import resident
 from tests.bench.results import quantile
-from tests.kit.ztunnel.grpc_transport import GrpcDialer
+from tests.bench.stream import Stream
+from tests.kit.ztunnel.grpc_transport import METHOD
 from tests.kit.ztunnel.machine import ZtunnelMachine
-from tests.kit.ztunnel.validation import ADDRESS_TYPE
+from tests.kit.ztunnel.validation import ADDRESS_TYPE, AUTHORIZATION_TYPE
 from watchers.facts.core import Pod
 from watchers.facts.keys import ObjectKey
 from watchers.sink import Cause
@@ -262,30 +264,52 @@ def control_plane(pipe: Connection, sources: list[tuple[str, Path]]) -> None:
 class Client:
     """One ztunnel: takes what it is sent, acknowledges it, and writes down when it came. Keeps no content."""
 
-    def __init__(self, port: int, bell: asyncio.Event) -> None:
-        self.receipts: list[Receipt] = []
+    def __init__(self, bell: asyncio.Event) -> None:
         self.revision = -1
         """Of the newest addresses it has."""
         self._bell = bell
-        self._dialer = GrpcDialer(f"127.0.0.1:{port}")
+        self._heard: list[tuple[int, bytes]] = []
+        self._stream = Stream(METHOD, self._hear)
 
-    async def run(self) -> None:
-        """Live for ever."""
-        transport = await self._dialer.open()
+    async def run(self, port: int) -> None:
+        """Talk until the server ends the stream, which raises RuntimeError."""
+        await asyncio.get_running_loop().create_connection(lambda: self._stream, "127.0.0.1", port)
         for request in ZtunnelMachine().open_stream():
-            await transport.write(request)
-        while (data := await transport.read()) is not None:
-            now = time.monotonic_ns()
-            response = protos.envoy.service.discovery.v3.DeltaDiscoveryResponse.FromString(data)
-            answer = protos.envoy.service.discovery.v3.DeltaDiscoveryRequest()
-            answer.type_url, answer.response_nonce = response.type_url, response.nonce
-            await transport.write(answer.SerializeToString())
-            if response.type_url == ADDRESS_TYPE:
-                self.revision = int(response.system_version_info)
-                names = tuple(resource.name for resource in response.resources)
-                self.receipts.append((now, self.revision, len(data), names))
-                self._bell.set()
+            self._stream.send(request)
+        await self._stream.ended.wait()
         raise RuntimeError("the control plane has ended a stream")
+
+    def receipts(self) -> list[Receipt]:
+        """Of the addresses heard since last time."""
+        heard, self._heard = self._heard, []
+        return [_receipt(now, data) for now, data in heard]
+
+    def _hear(self, data: bytes) -> None:
+        now = time.monotonic_ns()
+        # Nobody reads what came before the acknowledgement is out: a long response would delay the other clients'.
+        kind = ADDRESS_TYPE if (place := data.rfind(_ADDRESSES)) >= 0 else AUTHORIZATION_TYPE
+        place = place + len(_ADDRESSES) if place >= 0 else data.rfind(_AUTHORIZATIONS) + len(_AUTHORIZATIONS)
+        answer = protos.envoy.service.discovery.v3.DeltaDiscoveryRequest()
+        answer.type_url, answer.response_nonce = kind, data[place + 2 : place + 2 + data[place + 1]].decode()
+        self._stream.send(answer.SerializeToString())
+        if kind == ADDRESS_TYPE:
+            self.revision = int(data[2 : 2 + data[1]])
+            self._heard.append((now, data))
+            self._bell.set()
+
+
+def _type_field(type_url: str) -> bytes:
+    """The field of a DeltaDiscoveryResponse before its nonce (another one than in the resources, which hold it too)."""
+    return b"\x22" + bytes((len(type_url),)) + type_url.encode()
+
+
+_ADDRESSES, _AUTHORIZATIONS = _type_field(ADDRESS_TYPE), _type_field(AUTHORIZATION_TYPE)
+
+
+def _receipt(now: int, data: bytes) -> Receipt:
+    response = protos.envoy.service.discovery.v3.DeltaDiscoveryResponse.FromString(data)
+    names = tuple(resource.name for resource in response.resources)
+    return now, int(response.system_version_info), len(data), names
 
 
 def ztunnels(pipe: Connection, port: int) -> None:
@@ -295,21 +319,18 @@ def ztunnels(pipe: Connection, port: int) -> None:
 
     async def serve() -> None:
         bell = asyncio.Event()
-        clients = [Client(port, bell) for _ in range(CLIENTS)]
+        clients = [Client(bell) for _ in range(CLIENTS)]
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 1000)
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(client.run()) for client in clients]
+            running = [tasks.create_task(client.run(port)) for client in clients]
             wanted: int | None = 0
             while wanted is not None:
                 while any(client.revision < wanted for client in clients):
                     bell.clear()
                     await bell.wait()
-                receipts = [client.receipts for client in clients]
-                for client in clients:
-                    client.receipts = []
-                pipe.send(receipts)
+                pipe.send([client.receipts() for client in clients])
                 wanted = await asyncio.to_thread(pipe.recv)
             for each in running:
                 each.cancel()

@@ -18,7 +18,7 @@ import msgspec
 
 from tests.bench import mesh
 from tests.bench.memory import resident
-from tests.bench.results import Results
+from tests.bench.results import Results, reference
 from tests.kit.world import World, changed_names
 from watchers.facts.kinds import kind_of
 
@@ -138,9 +138,11 @@ def main() -> None:
         sys.stdout.buffer.write(msgspec.json.encode(PARTS[given.part](given.size)))
         return
     results = Results("pipeline", given.size)
+    results.add("machine.reference.before", reference(), "ms")
     add_stages(results, in_process("stages", given.size))
     add_hosts(results, in_process("hosts", given.size))
     add_latency(results, in_process("latency", given.size))
+    results.add("machine.reference.after", reference(), "ms")
     results.save()
 
 

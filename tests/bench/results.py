@@ -67,6 +67,27 @@ def commit() -> str:
     return ran.stdout.decode().strip()
 
 
+def reference() -> float:
+    """Milliseconds that this machine takes now for a fixed piece of Python: a yardstick for other figures of the run.
+
+    On a shared machine it varies by a factor of two within minutes, and with it all that is measured in CPU time.
+    """
+
+    def work() -> int:
+        counts: dict[tuple[str, int], int] = {}
+        for number in range(20_000):
+            key = (f"name-{number % 500}", number % 7)
+            counts[key] = counts.get(key, 0) + number
+        return len(counts)
+
+    spent = []
+    for _ in range(15):
+        began = time.process_time()
+        work()
+        spent.append(time.process_time() - began)
+    return 1e3 * sorted(spent)[len(spent) // 2]
+
+
 def _number(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
 
