@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.xds.session.model import Answer, DeltaClient, Reading, View, World, resource, version
+from xds.session.on_demand import OnDemand
 from xds.session.requests import DeltaRequest
 
 TYPE = "type.googleapis.com/istio.workload.Workload"
@@ -99,3 +100,12 @@ def test_other_names_are_told_as_ever() -> None:
     (response,) = ask(DeltaClient(World({TYPE: view})), "own", "other", "gone", **held)
     assert response.texts == {"other": "text"}
     assert response.removed == ["gone"]
+
+
+def test_a_good_version_of_a_name_on_demand_is_kept_and_its_changes_are_told() -> None:
+    reading = Reading(good())
+    on_demand = OnDemand(reading, frozenset())
+    assert on_demand.current("own", MADE_BEFORE)
+    renewed = resource("own", "renewed")
+    reading.changed = {"own": renewed, "other": renewed}
+    assert on_demand.take().changes == {"own": renewed}
