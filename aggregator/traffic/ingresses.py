@@ -29,8 +29,10 @@ PathKind: TypeAlias = Literal["Exact", "Prefix"]
 ClaimKey: TypeAlias = tuple[str, str, str, str, str]
 """The Ingress's ObjectKey and the host."""
 
-_UNREACHABLE: Final = re.compile(r"[^!-~]|[?#]|//|/\.\.?(?:/|\Z)")
+_UNREACHABLE: Final = re.compile(r"[^A-Za-z0-9\-._~%!$&'()*+,;=:@/]|//|/\.\.?(?:/|\Z)")
 """What no path of a request has once it is normalised: characters that must be escaped, empty and dotted elements."""
+_NEEDLESS: Final = re.compile(r"%(?:2[dDeE]|3[0-9]|[46][1-9a-fA-F]|[57][0-9aA]|5[fF]|7[eE])")
+"""Escaped characters that need no escape, which proxies take for the characters themselves (RFC 3986, 6.2.2.2)."""
 
 
 class PathClaim(msgspec.Struct, frozen=True, gc=False):
@@ -121,14 +123,15 @@ def _paths(at: At, key: ObjectKey, ingress: Ingress) -> dict[str, list[PathClaim
         paths = found.setdefault(host, [])
         for position, one in enumerate(rule.paths):
             field = f"spec.rules[{number}].http.paths[{position}]"
-            if _UNREACHABLE.search(one.path):
+            path = _NEEDLESS.sub(lambda match: chr(int(match[0][1:], 16)), one.path)
+            if _UNREACHABLE.search(path):
                 at.note(key, Finding(key, "PathInvalid", f"{field}.path", f"no request has the path {one.path[:80]!r}"))
                 continue
             backend = _backend(at, key, one.backend, f"{field}.backend")
             if one.path_type == EXACT:
-                paths.append(PathClaim(EXACT, one.path, backend, field))
+                paths.append(PathClaim(EXACT, path, backend, field))
             else:
-                paths.append(PathClaim(PREFIX, one.path.rstrip("/") or "/", backend, field))
+                paths.append(PathClaim(PREFIX, path.rstrip("/") or "/", backend, field))
     return found
 
 

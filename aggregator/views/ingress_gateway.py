@@ -40,7 +40,6 @@ from xds.messages.assignment import (
     socket_text,
 )
 from xds.messages.cluster import CLUSTER_TYPE, Cluster, Discovered, encode_cluster
-from xds.messages.extension import Extension
 from xds.messages.filters import access_logs, tls_inspector
 from xds.messages.hbone import (
     CONNECT_ORIGINATE,
@@ -49,9 +48,9 @@ from xds.messages.hbone import (
     INTO_TUNNEL,
     OUTER_CONNECT_ORIGINATE,
     Profile,
-    http2_options,
     originating_clusters,
     originating_listeners,
+    pooled_options,
 )
 from xds.messages.http_connection_manager import LOGGED, SCOPE_HEADERS, on_demand_tls, scoped_manager
 from xds.messages.listener import (
@@ -62,6 +61,7 @@ from xds.messages.listener import (
     SocketAddress,
     encode_listener,
 )
+from xds.messages.matcher import SERVER_NAME, ExactMatch, encode_matcher
 from xds.messages.route import (
     NOT_FOUND,
     SCOPED_ROUTE_TYPE,
@@ -74,7 +74,7 @@ from xds.messages.route import (
     encode_route,
     encode_scope,
 )
-from xds.messages.secret import SECRET_TYPE, KeyPair, encode_key_pair
+from xds.messages.secret import ROOTS, SECRET_TYPE, WORKLOAD_CERTIFICATE, KeyPair, encode_key_pair
 
 ROLE: Final = "ingress"
 DEFAULT_CLASS: Final = "default"
@@ -211,6 +211,13 @@ def scope_name(host: str) -> str:
 
 # What is the same for all hosts.
 
+_REFUSED: Final = "refused"
+"""The name of no chain: who is sent there is hung up on."""
+_CHAINS: Final = encode_matcher(
+    # A client gets the certificate of the name it asks for: the gateway's own are no host's.
+    ExactMatch(SERVER_NAME, tuple((name.lower(), _REFUSED) for name in (WORKLOAD_CERTIFICATE, ROOTS)), DEFAULT_CLASS)
+)
+
 
 def _listeners(features: Mapping[str, str], network: str, log_file: str) -> Iterable[Listener]:
     bind, http_port, https_port = features["bind"], int(features["http-port"]), int(features["https-port"])
@@ -230,6 +237,7 @@ def _listeners(features: Mapping[str, str], network: str, log_file: str) -> Iter
         ),
         address=SocketAddress(bind, https_port),
         listener_filters=(ListenerFilter(tls_inspector()),),
+        matcher=_CHAINS,
     )
     yield from originating_listeners(Profile.STOCK, network, "gateway")
 
@@ -259,17 +267,17 @@ def _secret(host: str, certificate: Certificate) -> Encoded:
     return encode_key_pair(KeyPair(host, certificate.chain, certificate.key))
 
 
-_HTTP2_OPTIONS: Final = http2_options()
+_HTTP1_OPTIONS: Final = pooled_options()
+_HTTP2_OPTIONS: Final = pooled_options(http2=True)
 
 
 def _cluster(backend: Backend) -> Encoded:
-    options: Extension | None = _HTTP2_OPTIONS if backend.protocol in _HTTP2 else None
     return encode_cluster(
         Cluster(
             backend.key,
             Discovered(),
             transport_socket=INTO_TUNNEL,
-            http_options=options,
+            http_options=_HTTP2_OPTIONS if backend.protocol in _HTTP2 else _HTTP1_OPTIONS,
             connect_timeout=CONNECT_TIMEOUT,
         )
     )

@@ -47,6 +47,8 @@ def filter_state_input(name: str, key: str) -> Extension:
     return extension(name, _inputs.FilterStateInput(key=key))
 
 
+SERVER_NAME: Final = extension("sni", _inputs.ServerNameInput())
+"""The host a TLS client asks for, in lower case."""
 DESTINATION_PORT: Final = extension("port", _inputs.DestinationPortInput())
 _DESTINATION_IP: Final = extension("ip", _inputs.DestinationIPInput())
 

@@ -29,12 +29,16 @@ class Order(Struct, frozen=True):
       at once; for `patience` seconds if the client does not ask for the other at all.
     `dependents`: the types whose resources may refer to a type. It removes nothing before they have sent what they had
       at that time and the client has answered, whether it accepted it or not.
+    `individual`: the types of which a client takes each resource on its own, so that all a rejection does not name was
+      applied. Of the others it may have applied nothing (an Envoy refuses scoped routes as a whole): the rest is sent
+      again.
     """
 
     ranks: Mapping[str, int] = {}
     first_after: Mapping[str, str] = {}
     dependents: Mapping[str, tuple[str, ...]] = {}
     patience: float = 0.1
+    individual: frozenset[str] = frozenset()
 
 
 MAKE_BEFORE_BREAK: Final = Order(
@@ -53,7 +57,9 @@ MAKE_BEFORE_BREAK: Final = Order(
     dependents={
         AUTHORIZATION_TYPE: (ADDRESS_TYPE,),
         CLUSTER_TYPE: (LISTENER_TYPE, SCOPED_ROUTE_TYPE),
-        ASSIGNMENT_TYPE: (CLUSTER_TYPE,),
+        # Also those of its dependents: what waits to be removed does not hold up what it depends on.
+        ASSIGNMENT_TYPE: (CLUSTER_TYPE, LISTENER_TYPE, SCOPED_ROUTE_TYPE),
         SECRET_TYPE: (CLUSTER_TYPE, LISTENER_TYPE),
     },
+    individual=frozenset({AUTHORIZATION_TYPE, ADDRESS_TYPE, WORKLOAD_TYPE}),
 )

@@ -56,6 +56,8 @@ def path(given: str, kind: str = "Prefix") -> list[tuple[str, str]]:
         ("/foo/", "Exact", ("Exact", "/foo/")),
         ("/", "Exact", ("Exact", "/")),
         ("/%2F~a.b..c", "Prefix", ("Prefix", "/%2F~a.b..c")),
+        ("/%7e%2D%2e%5F%30%39%41%5a%61%7A%6F", "Exact", ("Exact", "/~-._09AZazo")),
+        ("/%20%2F%3A%40%5B%60%7B%7F%C3%2C%4", "Exact", ("Exact", "/%20%2F%3A%40%5B%60%7B%7F%C3%2C%4")),
     ],
 )
 def test_paths(given: str, kind: str, understood: tuple[str, str]) -> None:
@@ -63,7 +65,24 @@ def test_paths(given: str, kind: str, understood: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["/a?b", "/a#b", "/a b", "/\xe4", "/a//b", "/a/./b", "/a/../b", "/a/..", "/a/.", "//", "/\ud800", "/\x00"]
+    "given",
+    [
+        "/a?b",
+        "/a#b",
+        "/a b",
+        "/\xe4",
+        "/a//b",
+        "/a/./b",
+        "/a/../b",
+        "/a/..",
+        "/a/.",
+        "//",
+        "/\ud800",
+        "/\x00",
+        "/{a}",
+        "/a|b",
+        "/%2e%2E/a",
+    ],
 )
 @pytest.mark.parametrize("kind", ["Prefix", "Exact"])
 def test_a_path_no_request_has_is_left_out_and_told(given: str, kind: str) -> None:

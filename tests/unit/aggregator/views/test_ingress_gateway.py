@@ -115,6 +115,16 @@ def test_a_listener_with_tls_has_one_chain_that_does_not_wait_for_ever() -> None
     assert chain["transport_socket"]["name"] == "envoy.transport_sockets.tls"
 
 
+def test_nobody_is_shown_the_gateways_own_certificate_by_asking_for_its_name() -> None:
+    matcher = told(world_of(), LISTENER_TYPE, "https")["filter_chain_matcher"]
+    chains = {
+        name: match["action"]["typed_config"]["value"]
+        for name, match in matcher["matcher_tree"]["exact_match_map"]["map"].items()
+    }
+    assert chains == {"default": "refused", "rootca": "refused"}
+    assert matcher["on_no_match"]["action"]["typed_config"]["value"] == "default"
+
+
 def test_listeners_know_their_network_and_clusters_their_trust_domain() -> None:
     world = world_of(trust_domain="mesh.example")
     assert "net-quay" in str(told(world, LISTENER_TYPE, "inner_connect_originate"))
@@ -210,7 +220,14 @@ def test_a_backend_is_a_cluster_whose_endpoints_are_discovered() -> None:
         "envoy.filters.listener.original_dst",
         "istio",
     ]
-    assert "typed_extension_protocol_options" not in cluster
+    (options,) = cluster["typed_extension_protocol_options"].values()
+    assert options["explicit_http_config"] == {"http_protocol_options": {}}
+
+
+def test_no_connection_to_a_backend_is_used_for_long_since_a_gateway_elsewhere_has_chosen_its_pod_for_good() -> None:
+    cluster = told(world_of(orders(), ingress()), CLUSTER_TYPE, ORDERS)
+    (options,) = cluster["typed_extension_protocol_options"].values()
+    assert options["common_http_protocol_options"] == {"max_connection_duration": "10s"}
 
 
 @pytest.mark.parametrize("name", ["grpc", "http2"])
