@@ -129,18 +129,11 @@ class ConsoleShow:
         self._console.print(f"   {text}", markup=False, soft_wrap=True)
 
     def journey(self, journey: Journey) -> None:
-        """A table of hops, with milliseconds since the visitor began."""
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=None, padding=(0, 2, 0, 3), header_style="dim")
-        table.add_column("ms", justify="right")
-        table.add_column("who")
-        table.add_column("what", overflow="fold")
+        """A line for each hop, with milliseconds since the visitor began."""
+        width = max(len(hop.name) for hop in journey.hops)
         for hop in journey.hops:
             milliseconds = (hop.at - journey.answer.asked) * 1000
-            table.add_row(f"{milliseconds:.1f}", Text(hop.name), Text(hop.what))
-        self._console.print(table)
+            self.tell(f"{milliseconds:6.1f} ms  {hop.name:{width}}  {hop.what}")
 
     def log_line(self, name: str, line: dict[str, Any]) -> None:
         """A line of an access log, as it is."""

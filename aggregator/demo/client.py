@@ -80,7 +80,8 @@ async def get(
                 status, answered_headers, body = await _read(reader)
                 return Answer(status, answered_headers, body, asked, connected, secured, time.time(), certificate)
             finally:
-                writer.close()
+                # Not in order, in which either end may wait for the other: there is nothing more to say.
+                writer.transport.abort()
                 with contextlib.suppress(OSError, ssl.SSLError):
                     await writer.wait_closed()
     except TimeoutError:

@@ -7,10 +7,11 @@ the gateways what to do is none of its business: they find their control planes 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from aggregator.demo.credentials import TRUST_DOMAIN
-from aggregator.demo.destination import HBONE_PORT, destination
+from aggregator.demo.destination import HBONE_PORT, Pod, destination
 from aggregator.demo.echo import EchoApp
 from aggregator.demo.envoy import Envoy
 from aggregator.demo.stage import ADMIN_PORT, Site, Stage
@@ -43,9 +44,8 @@ class DataPlane:
                 wanted += [SocketAddress(proxy.bind, port) for port in (proxy.http_port, proxy.https_port)]
         return wanted
 
-    async def start_pods(self, site: Site) -> Envoy:
-        """Starts the applications of a cluster and what stands for their ztunnels; returns the latter, ready."""
-        pods = self._stage.destinations(site)
+    async def start_pods(self, site: Site, pods: Sequence[Pod]) -> Envoy:
+        """Starts the applications of pods, and what stands for the ztunnels of a cluster; returns the latter, ready."""
         for pod in pods:
             app = self.apps[f"{site.name}-{pod.name}"] = EchoApp(pod.name, site.name)
             await app.start(pod.address, pod.app)

@@ -60,10 +60,16 @@ class Traveller:
         self._trust = stage.credentials.trust()
         (self.ingress,) = (proxy for proxy in stage.gateways(stage.west) if proxy.role == "ingress")
 
-    async def ask(self, host: str, path: str, timeout: float = 10.0) -> tuple[Answer, Echo]:
-        """A request and who answered it. Raises Unanswered, Refused."""
+    async def get(
+        self, host: str, path: str, *, headers: dict[str, str] | None = None, timeout: float = 10.0
+    ) -> Answer:
+        """A request over HTTPS and its answer, whatever it is. Raises Unanswered."""
         at = (self.ingress.bind, HTTPS_PORT)
-        answer = await client.get(host, path, at=at, trust=self._trust, timeout=timeout)
+        return await client.get(host, path, at=at, trust=self._trust, headers=headers, timeout=timeout)
+
+    async def ask(self, host: str, path: str) -> tuple[Answer, Echo]:
+        """A request and who answered it. Raises Unanswered, Refused."""
+        answer = await self.get(host, path)
         if answer.status != 200:
             said = answer.body[:200].decode(errors="replace").strip()
             raise Refused(f"GET https://{host}{path} was answered {answer.status}: {said or 'nothing more'}")

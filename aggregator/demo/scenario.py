@@ -104,7 +104,7 @@ class Scenario:
         for one in self._controls:
             self._show.tell(f"{one.name}: {await one.serving()}")
         for site in self.stage.sites:
-            ztunnel = await self.plane.start_pods(site)
+            ztunnel = await self.plane.start_pods(site, self.stage.destinations(site))
             self._show.tell(f"{ztunnel.name}: an Envoy in place of a ztunnel, for the pods of {site.name}")
         for site in self.stage.sites:
             for proxy in self.stage.gateways(site):

@@ -6,20 +6,28 @@ and runs both control planes in the test's own loop, where their records can be 
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
+
 from aggregator.app.setting_values import Address
 from aggregator.demo import control
+from aggregator.demo.client import Unanswered
+from aggregator.demo.credentials import TRUST_DOMAIN
 from aggregator.demo.dataplane import DataPlane
+from aggregator.demo.destination import Pod
 from aggregator.demo.envoy import Envoy
-from aggregator.demo.journey import Traveller
+from aggregator.demo.journey import Journey, Refused, Traveller
 from aggregator.demo.ports import Taken, check_free
-from aggregator.demo.stage import Site, Stage
+from aggregator.demo.stage import NAMESPACE, Site, Stage
 from tests.kit.plane import Plane
+from xds.server.authentication import Identity
 
 EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples" / "two-clusters"
 
@@ -55,10 +63,24 @@ class Mesh:
     async def start(self) -> None:
         """Starts applications and gateways of both clusters; returns when all are ready."""
         for site in self.stage.sites:
-            await self.plane.start_pods(site)
-        gateways = [await self.start_gateway(site, number) for site in self.stage.sites for number in (0,)]
-        for gateway in gateways:
+            await self.start_pods(site)
+        for gateway in [await self.start_gateway(site) for site in self.stage.sites]:
             await gateway.ready()
+
+    async def start_pods(self, site: Site, **accounts: str) -> Envoy:
+        """Starts the applications of a cluster and its ztunnel. `accounts` gives the pods of an application the
+        certificates of another account than their own.
+        """
+        pods = [self._disguised(site, pod, accounts) for pod in self.stage.destinations(site)]
+        return await self.plane.start_pods(site, pods)
+
+    def _disguised(self, site: Site, pod: Pod, accounts: Mapping[str, str]) -> Pod:
+        account = accounts.get(pod.name.rpartition("-")[0])
+        if account is None:
+            return pod
+        identity = Identity(TRUST_DOMAIN, NAMESPACE, account, pod.name)
+        certificate, key = self.stage.credentials.issue(site.name, identity)
+        return msgspec.structs.replace(pod, certificate=certificate, key=key)
 
     async def start_gateway(self, site: Site, number: int = 0) -> Envoy:
         """Starts the gateway of a cluster, by its place in the manifests."""
@@ -73,6 +95,40 @@ class Mesh:
     def east_west(self) -> Envoy:
         """East's first gateway."""
         return self.plane.envoys["east-east-west-1"]
+
+    async def answered(
+        self, host: str, path: str, wanted: Callable[[Journey], bool], *, times: int = 1, deadline: float = 15.0
+    ) -> float:
+        """Asks until answers are `wanted` so many times in a row; returns when the first of them was asked for."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + deadline
+        row: list[float] = []
+        last: object = None
+        while len(row) < times:
+            assert loop.time() < end, f"not within {deadline:g} s; the last was {last}"
+            try:
+                journey = await self.traveller.follow(host, path)
+                row = [*row, journey.answer.asked] if wanted(journey) else []
+                last = journey
+            except (Refused, Unanswered) as error:
+                row, last = [], error
+        return row[0]
+
+    async def status(self, host: str, path: str, wanted: int, *, deadline: float = 15.0) -> None:
+        """Asks until the answer has a status."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + deadline
+        while (answer := await self.traveller.get(host, path)).status != wanted:
+            assert loop.time() < end, f"still {answer.status}"
+
+    def edit(self, site: Site, file: str, old: str, new: str) -> None:
+        """Changes a manifest, in one step; `old` must be in it once."""
+        path = site.manifests / file
+        text = path.read_text()
+        assert text.count(old) == 1, f"{text.count(old)} times in {path}: {old}"
+        draft = path.with_name(f".{file}.draft")
+        draft.write_text(text.replace(old, new))
+        draft.replace(path)
 
     async def start_control(self, site: Site) -> Plane:
         """Starts the control plane of a cluster; returns when it serves."""

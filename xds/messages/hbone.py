@@ -45,6 +45,8 @@ FORWARD_INNER_CONNECT: Final = "forward_inner_connect"
 CONNECT_TIMEOUT: Final = 10
 """Seconds until an attempt to connect is given up, as Istio has it."""
 _IDLE_TIMEOUT: Final = 3600
+LONGEST_CONNECTION: Final = 10
+"""Seconds until a connection in a pool takes no further request: pods that are told to end usually stay that long."""
 
 SUBJECT_ALT_NAMES: Final = "envoy.network.upstream_subject_alt_names"
 _AUTHORITY: Final = "istio.double_hbone.hbone_target_address"
@@ -161,10 +163,16 @@ def connect_options(*, requests: int = 0) -> Extension:
     return _http_options(options)
 
 
-def http2_options() -> Extension:
-    """HTTP/2, whatever is spoken downstream."""
+def pooled_options(*, http2: bool = False) -> Extension:
+    """HTTP of requests that share connections: HTTP/1.1 or HTTP/2, whatever is spoken downstream.
+
+    A connection that goes through a gateway of another network stays with the one endpoint that the gateway chose for
+    it, also when that is no longer ready and others are. So no connection is used for long.
+    """
     options = _upstreams.HttpProtocolOptions()
-    options.explicit_http_config.http2_protocol_options.SetInParent()
+    config = options.explicit_http_config
+    (config.http2_protocol_options if http2 else config.http_protocol_options).SetInParent()
+    options.common_http_protocol_options.max_connection_duration.seconds = LONGEST_CONNECTION
     return _http_options(options)
 
 
