@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.xds.session.model import DeltaClient, View, World, version
 from xds.messages.authorization import AUTHORIZATION_TYPE
+from xds.messages.route import SCOPED_ROUTE_TYPE
 from xds.messages.workload import ADDRESS_TYPE
 from xds.session import delta
 from xds.session.delta import DeltaExchange
@@ -329,3 +330,19 @@ def test_a_client_that_holds_what_is_finally_gone_is_told_at_once() -> None:
     client.subscribe(TYPE)
     client.ack_all()
     assert client.of(TYPE).texts == {"b": "1"}
+
+
+# Types of which a rejection refuses the whole response.
+
+
+def test_what_a_rejection_does_not_name_is_sent_again_where_the_client_applied_none_of_it() -> None:
+    view = View({"a": "1", "b": "1", "old": "1"})
+    client = DeltaClient(World({SCOPED_ROUTE_TYPE: view}))
+    client.subscribe(SCOPED_ROUTE_TYPE)
+    client.ack()
+    view.change({"a": "bad", "b": "2", "c": "1", "old": None})
+    client.poll()
+    client.nack("Error adding/updating scoped route(s) a: bad")
+    client.ack_all()
+    assert client.of(SCOPED_ROUTE_TYPE).texts == {"a": "1", "b": "2", "c": "1"}
+    assert [answer.texts.get("a") for answer in client.all] == ["1", "bad", None]
