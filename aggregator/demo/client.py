@@ -22,7 +22,7 @@ class Answer(msgspec.Struct, frozen=True):
     """One answer. Times are in seconds since the epoch: when it was `asked` for (before connecting), `connected`,
     `secured` (the handshake was done; equal to `connected` without TLS), and `answered` in full.
 
-    `certificate` is the subject alternative names of the gateway's certificate.
+    `certificate` is the subject alternative names of the gateway's certificate, `serial` its serial number.
     """
 
     status: int
@@ -33,6 +33,7 @@ class Answer(msgspec.Struct, frozen=True):
     secured: float
     answered: float
     certificate: tuple[str, ...] = ()
+    serial: str = ""
 
     @property
     def seconds(self) -> float:
@@ -65,11 +66,13 @@ async def get(
             try:
                 connected = time.time()
                 certificate: tuple[str, ...] = ()
+                serial = ""
                 if trust is not None:
                     step = "handshake"
                     await writer.start_tls(trust, server_hostname=host)
-                    names = writer.get_extra_info("peercert").get("subjectAltName", ())
-                    certificate = tuple(value for _, value in names)
+                    shown = writer.get_extra_info("peercert")
+                    certificate = tuple(value for _, value in shown.get("subjectAltName", ()))
+                    serial = shown["serialNumber"]
                 secured = time.time()
                 step = "request"
                 given = {"host": host, "connection": "close", **(headers or {})}
@@ -78,7 +81,8 @@ async def get(
                 await writer.drain()
                 step = "answer"
                 status, answered_headers, body = await _read(reader)
-                return Answer(status, answered_headers, body, asked, connected, secured, time.time(), certificate)
+                now = time.time()
+                return Answer(status, answered_headers, body, asked, connected, secured, now, certificate, serial)
             finally:
                 # Not in order, in which either end may wait for the other: there is nothing more to say.
                 writer.transport.abort()

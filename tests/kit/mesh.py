@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -18,7 +19,7 @@ import msgspec
 
 from aggregator.app.setting_values import Address
 from aggregator.demo import control
-from aggregator.demo.client import Unanswered
+from aggregator.demo.client import Answer, Unanswered
 from aggregator.demo.credentials import TRUST_DOMAIN
 from aggregator.demo.dataplane import DataPlane
 from aggregator.demo.destination import Pod
@@ -114,6 +115,13 @@ class Mesh:
                 row, last = [], error
         return row[0]
 
+    async def shown(self, host: str, wanted: Callable[[Answer], bool], *, deadline: float = 15.0) -> None:
+        """Asks until an answer is `wanted`."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + deadline
+        while not wanted(answer := await self.traveller.get(host, "/")):
+            assert loop.time() < end, f"still {answer}"
+
     async def status(self, host: str, path: str, wanted: int, *, deadline: float = 15.0) -> None:
         """Asks until the answer has a status."""
         loop = asyncio.get_running_loop()
@@ -129,6 +137,13 @@ class Mesh:
         draft = path.with_name(f".{file}.draft")
         draft.write_text(text.replace(old, new))
         draft.replace(path)
+
+    def replace_key(self, secret: str, key: bytes) -> None:
+        """Puts another key into a Secret of west."""
+        (site, _) = self.stage.sites
+        text = (site.manifests / secret).read_text()
+        (old,) = (line for line in text.splitlines() if "tls.key:" in line)
+        self.edit(site, secret, old, f"  tls.key: {b64encode(key).decode()}")
 
     async def start_control(self, site: Site) -> Plane:
         """Starts the control plane of a cluster; returns when it serves."""
