@@ -7,6 +7,7 @@ Tunnels are pooled: a request that found one open has no hop that says it was op
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -75,12 +76,17 @@ class Traveller:
             raise Refused(f"GET https://{host}{path} was answered {answer.status}: {said or 'nothing more'}")
         return answer, msgspec.json.decode(answer.body, type=Echo)
 
-    async def follow(self, host: str, path: str) -> Journey:
-        """A request and every hop of it. Raises Unanswered, Refused, ChildFailed (no log line of the ingress)."""
+    async def follow(self, host: str, path: str, *, tunnels: Sequence[str] = ()) -> Journey:
+        """A request and every hop of it. `tunnels` names those that have to open one, and so to write it down.
+
+        Raises Unanswered, Refused, and ChildFailed where an access log lacks a line.
+        """
         before = {name: envoy.log_end() for name, envoy in self._plane.envoys.items()}
         answer, echo = await self.ask(host, path)
         ingress = self._plane.envoys[f"{self.ingress.cluster}-{self.ingress.pod}"]
         line = await ingress.logged(lambda line: line.get("host") == host, start=before[ingress.name])
+        for name in tunnels:
+            await self._plane.envoys[name].logged(lambda line: line.get("event") == OPENED, start=before[name])
         hops = [
             Hop("visitor", f"connects to {self.ingress.bind}:{HTTPS_PORT}", answer.asked),
             Hop("visitor", f"has verified the certificate of {', '.join(answer.certificate)}", answer.secured),

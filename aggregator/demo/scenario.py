@@ -116,23 +116,19 @@ class Scenario:
 
     async def _cross(self) -> None:
         stage = self.stage
-        journey = await self.traveller.follow(HOST, "/")
+        outer_end, inner_end = "east-east-west-1", "east-ztunnel"
+        journey = await self.traveller.follow(HOST, "/", tunnels=(outer_end, inner_end))
         self._show.journey(journey)
         _expect(journey.echo.cluster == "east", f"an answer from east, not from {journey.echo.cluster}")
-        tunnels = {hop.name: hop for hop in journey.hops if hop.line.get("event") == OPENED}
-        gateway, inner = tunnels.get("east-east-west-1"), tunnels.get("east-ztunnel")
-        if gateway is None or inner is None:
-            raise StepFailed("a tunnel at east's gateway and one inside it at the pod, and there were not both")
+        lines = {hop.name: hop.line for hop in journey.hops if hop.line.get("event") == OPENED}
+        outer, inner = lines[outer_end], lines[inner_end]
         self._show.tell("The outer tunnel ends at east's gateway, which sees who calls for what, and no more:")
-        self._show.log_line(gateway.name, gateway.line)
+        self._show.log_line(outer_end, outer)
         self._show.tell("The inner one ends at the pod:")
-        self._show.log_line(inner.name, inner.line)
-        network = inner.line["network"]
+        self._show.log_line(inner_end, inner)
+        network = inner["network"]
         _expect(network == stage.west.network, f"a tunnel from {stage.west.network}, not from {network}")
-        _expect(
-            inner.line["peer"] == gateway.line["peer"],
-            f"one caller on both tunnels, not {gateway.line['peer']} and {inner.line['peer']}",
-        )
+        _expect(inner["peer"] == outer["peer"], f"one caller on both tunnels, not {outer['peer']} and {inner['peer']}")
         again, _ = await self.traveller.ask(HOST, "/")
         self._show.tell(f"The next request takes {again.seconds * 1000:.1f} ms: its tunnels are there.")
 

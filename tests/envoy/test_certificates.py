@@ -35,7 +35,7 @@ async def test_gateways_own_certificates_are_renewed_without_a_failed_request(tm
             await mesh.ingress.until(renewed, "given new certificates", 20.0)
             await load.answered(20)
             # A service that was not asked for yet: tunnels that are new, at both of their ends.
-            journey = await mesh.traveller.follow(HOST, "/orders")
+            journey = await mesh.traveller.follow(HOST, "/orders", tunnels=("east-ztunnel",))
         assert load.failures == []
         (inner,) = (hop.line for hop in journey.hops if hop.name == "east-ztunnel" and hop.line.get("event") == OPENED)
         assert int(inner["serial"], 16) != int(before[mesh.ingress.name], 16)

@@ -14,7 +14,7 @@ CATALOG = "catalog.shop.svc.cluster.local:80"
 
 
 async def test_a_request_crosses_in_a_tunnel_within_a_tunnel(mesh: Mesh) -> None:
-    journey = await mesh.traveller.follow(HOST, "/")
+    journey = await mesh.traveller.follow(HOST, "/", tunnels=("east-east-west-1", "east-ztunnel"))
     assert journey.echo.cluster == "east"
     assert journey.echo.headers["host"] == HOST
     assert journey.answer.certificate == (HOST,)
@@ -28,7 +28,7 @@ async def test_a_request_crosses_in_a_tunnel_within_a_tunnel(mesh: Mesh) -> None
 
 
 async def test_a_pod_at_home_answers_before_one_elsewhere_in_one_tunnel_under_its_own_address(mesh: Mesh) -> None:
-    journey = await mesh.traveller.follow(HOST, "/orders")
+    journey = await mesh.traveller.follow(HOST, "/orders", tunnels=("west-ztunnel",))
     assert (journey.echo.cluster, journey.echo.app) == ("west", "orders-1")
     (tunnel,) = (hop.line for hop in journey.hops if hop.line.get("event") == OPENED)
     address = mesh.stage.west.address("1.2")

@@ -40,7 +40,7 @@ class Mesh:
     """
 
     def __init__(self, directory: Path, binary: Path, **settings: Any) -> None:
-        self.stage = _free_stage(directory)
+        self.stage = free_stage(directory)
         self.plane = DataPlane(self.stage, binary, drain_seconds=1)
         self.traveller = Traveller(self.stage, self.plane)
         self.planes: dict[str, Plane] = {}
@@ -172,7 +172,7 @@ class Mesh:
             await plane.stop()
 
 
-def _free_stage(directory: Path) -> Stage:
+def free_stage(directory: Path) -> Stage:
     """A stage on two networks of loopback that are free."""
     while True:
         west, east = random.sample(range(16, 255), 2)
