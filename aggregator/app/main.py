@@ -212,7 +212,9 @@ class ControlPlane:
         held, model = self.pipeline.graph.values, self.pipeline
         services = len(held(model.services))
         workloads = len(held(model.workloads.pods)) + len(held(model.workloads.endpoints))
-        return f"ready in {seconds:.2f} s: {clusters} clusters, {services} services, {workloads} workloads, 0 domains"
+        domains = len(held(model.hosts.hosts))
+        counts = f"{clusters} clusters, {services} services, {workloads} workloads, {domains} domains"
+        return f"ready in {seconds:.2f} s: {counts}"
 
 
 class _NoTokens:
