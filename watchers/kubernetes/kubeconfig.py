@@ -1,8 +1,8 @@
 """Kubeconfigs, which are hostile until read here: bytes in, the few values that are used out.
 
 Everything is rebuilt field by field. What would start a program or open a file (exec, auth-provider, tokenFile, paths
-of certificates and keys) is refused, what weakens the connection needs an Allowance, hosts that only this machine should
-reach are refused, and unknown fields are dropped. No message and no repr ever shows a credential. Pure but for
+of certificates and keys) is refused, what weakens the connection needs an Allowance, hosts that only this machine
+should reach are refused, and unknown fields are dropped. No message and no repr ever shows a credential. Pure but for
 `in_cluster`, which reads the service account of the pod it runs in.
 """
 
@@ -126,10 +126,8 @@ def read_kubeconfig(data: bytes, allowances: Allowances = NO_ALLOWANCES) -> ApiS
     cluster = _of(_named(document, "clusters", "cluster"), "cluster", cluster_name)
     # A context without a user is one without a credential.
     user = _of(_named(document, "users", "user"), "user", user_name) if user_name else {}
-    return ApiServer(
-        **_server(cluster, f"cluster {_shown(cluster_name)}", allowances),
-        **_credential(user, f"user {_shown(user_name)}"),
-    )
+    server = _server(cluster, f"cluster {_shown(cluster_name)}", allowances)
+    return msgspec.structs.replace(server, **_credential(user, f"user {_shown(user_name)}"))
 
 
 def in_cluster(environment: Mapping[str, str], service_account: Path = SERVICE_ACCOUNT) -> ApiServer:
@@ -220,7 +218,7 @@ def _flag(values: Mapping[str, Any], field: str, place: str) -> bool:
     raise InvalidKubeconfig(f"{place}: {field}", "is neither true nor false", "write true or false")
 
 
-def _server(cluster: Mapping[str, Any], place: str, allowances: Allowances) -> dict[str, Any]:
+def _server(cluster: Mapping[str, Any], place: str, allowances: Allowances) -> ApiServer:
     if cluster.get("certificate-authority"):
         raise InvalidKubeconfig(
             f"{place}: certificate-authority", "would open a file", _OPENS_A_FILE.format("certificate-authority-data")
@@ -250,13 +248,9 @@ def _server(cluster: Mapping[str, Any], place: str, allowances: Allowances) -> d
                 f"{place}: proxy-url", "would send everything through a proxy", "remove it, or allow it in the settings"
             )
         proxy = _url(proxy, f"{place}: proxy-url", ("http", "https")).geturl()
-    return {
-        "server": url.geturl().rstrip("/"),
-        "ca_data": ca_data,
-        "tls_server_name": name,
-        "proxy_url": proxy,
-        "insecure": insecure,
-    }
+    return ApiServer(
+        server=url.geturl().rstrip("/"), ca_data=ca_data, tls_server_name=name, proxy_url=proxy, insecure=insecure
+    )
 
 
 def _credential(user: Mapping[str, Any], place: str) -> dict[str, str]:

@@ -1,0 +1,231 @@
+"""What an API server says in lines: the events of a watch, and the Status with which anything is refused.
+
+Lines that arrived together become one Events: the newest fact of every key, so that a burst is one revision. An object
+that cannot be used is put aside and spoils nothing; a line that is no event ends the batch. Decoding follows
+`watchers.facts.kinds`; of an object's metadata only names and versions are read here. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from sys import intern
+
+import msgspec
+
+from watchers.facts import Fact, ObjectKey
+from watchers.facts.invalid import InvalidObject
+from watchers.facts.kinds import Kind
+from watchers.facts.metadata import Name, cluster_key, namespaced_key
+
+_INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+_TOO_LARGE = "ResourceVersionTooLarge"
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a request or a watch was refused: an HTTP status, and what the Status object says, if there is one.
+
+    ``retry_after`` is in seconds, None if nothing was said; ``too_large`` is the server's word for a resourceVersion it
+    has not reached yet (another replica of it has).
+    """
+
+    code: int
+    reason: str = ""
+    message: str = ""
+    retry_after: float | None = None
+    too_large: bool = False
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (str(self.code), self.reason, self.message)))[:300]
+
+
+class Events(msgspec.Struct):
+    """A batch of watch events.
+
+    ``changes`` holds the newest valid fact of each key, None for one that was deleted; ``invalid`` the objects whose
+    newest version cannot be used, ``objects`` counts the events of both. ``resource_version`` is the newest that was
+    said ("" if none was), ``bookmark`` that of the last bookmark. ``initial_end`` tells that the initial events are
+    complete. ``refusal`` (of an ERROR event) and ``garbage`` (a line that is no event) end the batch.
+    """
+
+    changes: dict[ObjectKey, Fact | None]
+    invalid: dict[ObjectKey, InvalidObject]
+    objects: int = 0
+    resource_version: str = ""
+    bookmark: str = ""
+    initial_end: bool = False
+    refusal: Refusal | None = None
+    garbage: bool = False
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str
+    object: msgspec.Raw
+
+
+class _Meta(msgspec.Struct, gc=False):
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+    annotations: dict[str, str] | None = None
+
+
+class _Versioned(msgspec.Struct, gc=False):
+    metadata: _Meta
+
+
+class _Named(msgspec.Struct, gc=False):
+    metadata: Name
+
+
+class _StatusCause(msgspec.Struct, gc=False):
+    reason: str | None = None
+    message: str | None = None
+
+
+class _StatusDetails(msgspec.Struct, gc=False):
+    causes: list[_StatusCause] | None = None
+    retry_after: float | None = msgspec.field(default=None, name="retryAfterSeconds")
+
+
+class _Status(msgspec.Struct, gc=False):
+    code: int = 0
+    reason: str | None = None
+    message: str | None = None
+    details: _StatusDetails | None = None
+
+
+_event = msgspec.json.Decoder(_Event)
+_versioned = msgspec.json.Decoder(_Versioned)
+_named = msgspec.json.Decoder(_Named)
+_status = msgspec.json.Decoder(_Status)
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class EventReader:
+    """Reads the watch events of a kind in one cluster."""
+
+    def __init__(self, kind: Kind, cluster: str, system_namespace: str) -> None:
+        self._kind = kind
+        self._cluster = cluster
+        self._system_namespace = system_namespace
+
+    def read(self, lines: Iterable[bytes]) -> Events:
+        """The events of lines that arrived together, in their order."""
+        events = Events({}, {})
+        last: msgspec.Raw | None = None
+        for line in lines:
+            if not line or line.isspace():
+                continue
+            try:
+                event = _event.decode(line)
+            except _UNREADABLE:
+                events.garbage = True
+                break
+            if event.type == "BOOKMARK":
+                self._bookmark(event.object, events)
+                last = None
+            elif event.type == "ERROR":
+                events.refusal = refusal(0, event.object)
+                break
+            elif event.type in ("ADDED", "MODIFIED", "DELETED"):
+                last = event.object
+                events.objects += 1
+                self._change(event, events)
+            else:
+                events.garbage = True
+                break
+        # Versions only grow within a watch, so that of the last object speaks for all before it.
+        if last is not None:
+            events.resource_version = _version(last) or events.resource_version
+        return events
+
+    def _bookmark(self, data: msgspec.Raw, events: Events) -> None:
+        try:
+            metadata = _versioned.decode(data).metadata
+        except _UNREADABLE:
+            return
+        if metadata.resource_version:
+            events.resource_version = events.bookmark = metadata.resource_version
+        if (metadata.annotations or {}).get(_INITIAL_EVENTS_END) == "true":
+            events.initial_end = True
+
+    def _change(self, event: _Event, events: Events) -> None:
+        keyed: tuple[ObjectKey, Fact | None] | None = None
+        try:
+            if event.type != "DELETED":
+                keyed = self._kind.decode_json(event.object, self._cluster, self._system_namespace)
+            # What is deleted, or is none of ours (any more), needs its name alone.
+            keyed = keyed or (self._key(event.object), None)
+        except InvalidObject as error:
+            events.invalid[error.key or (self._cluster, self._kind.fact, "", "")] = error
+        except _UNREADABLE:
+            # It has no name that could be read, and so none that a fact could have.
+            return
+        else:
+            key, fact = keyed
+            events.changes[key] = fact
+            events.invalid.pop(key, None)
+
+    def _key(self, data: msgspec.Raw) -> ObjectKey:
+        metadata = _named.decode(data).metadata
+        kind = intern(self._kind.fact)
+        if self._kind.namespaced:
+            return namespaced_key(self._cluster, kind, metadata)
+        return cluster_key(self._cluster, kind, metadata)
+
+
+class Lines:
+    """Cuts a body into its lines as it arrives, and bounds what may be held of one that does not end."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._rest: list[bytes] = []
+        self._held = 0
+
+    def feed(self, data: bytes) -> Sequence[bytes]:
+        """The lines that ``data`` completes; raises ValueError once a line is longer than the bound."""
+        lines = data.split(b"\n")
+        if len(lines) == 1:
+            self._hold(data)
+            return ()
+        if self._rest:
+            lines[0] = b"".join((*self._rest, lines[0]))
+            self._rest.clear()
+            self._held = 0
+        rest = lines.pop()
+        if rest:
+            self._hold(rest)
+        return lines
+
+    def _hold(self, data: bytes) -> None:
+        self._rest.append(data)
+        self._held += len(data)
+        if self._held > self._most_bytes:
+            raise ValueError(f"a line is longer than {self._most_bytes} bytes")
+
+
+def refusal(code: int, body: bytes | msgspec.Raw, headers: Mapping[str, str] | None = None) -> Refusal:
+    """What an answer with this HTTP status means; 0 takes the code of the Status object in the body.
+
+    A body that is no Status (an error page of a proxy) says nothing. Of Retry-After only seconds are read, as API
+    servers write it; the header comes before the Status.
+    """
+    try:
+        status = _status.decode(body)
+    except _UNREADABLE:
+        status = _Status()
+    details = status.details or _StatusDetails()
+    retry_after = details.retry_after
+    given = (headers or {}).get("Retry-After", "").strip()
+    if given.isascii() and given.isdigit():
+        retry_after = float(given[:9])
+    message = status.message or ""
+    # Servers before 1.19 told it in the message alone.
+    too_large = "Too large resource version" in message
+    too_large = too_large or any(cause.reason == _TOO_LARGE for cause in details.causes or ())
+    return Refusal(code or status.code, status.reason or "", message, retry_after, too_large)
+
+
+def _version(data: msgspec.Raw) -> str:
+    try:
+        return _versioned.decode(data).metadata.resource_version
+    except _UNREADABLE:
+        return ""

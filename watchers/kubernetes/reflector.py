@@ -1,0 +1,322 @@
+"""Keeps the facts of one kind of objects equal to what one API server holds: `listwatch` with hands.
+
+In: a session and a machine that says what to ask. Out: facts in a store under (cluster, kind), or (cluster, kind,
+namespace) of a kind that is read in one namespace; SourceFaults for objects that cannot be used; the state, by a call.
+One task, nothing per event: what arrives together is one revision. No slice of work is longer than what fits into the
+connection's buffer, but for the answer to a list that came in one piece, which a thread decodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing
+from typing import Protocol
+
+import msgspec
+
+from watchers.facts import Fact, ObjectKey, SourceFault, mesh_config, secrets
+from watchers.facts.invalid import InvalidObject, field
+from watchers.facts.kinds import KINDS, Kind
+from watchers.kubernetes.events import EventReader, Lines, refusal
+from watchers.kubernetes.listwatch import (
+    USUAL,
+    Action,
+    Apply,
+    Discover,
+    Failure,
+    List,
+    ListWatch,
+    Pace,
+    Replace,
+    Report,
+    State,
+    Wait,
+    Watch,
+)
+from watchers.kubernetes.session import Broken, Requests, Response
+from watchers.metrics import WatchMetrics
+from watchers.sink import Cause, Facts
+
+MOST_FAULTS = 100
+"""So many objects of a kind that cannot be used are named; the others are counted."""
+
+_LONGEST_LINE = 16 << 20
+_LONGEST_BODY = 512 << 20
+_LONGEST_REFUSAL = 64 << 10
+_DECODED_INLINE = 2 << 20
+_DISCOVERY_SECONDS = 30.0
+
+Request = List | Watch | Discover | Wait
+
+
+class Store(Facts, Protocol):
+    """A table of facts that also tells what it holds: the last good fact of an object that is invalid now."""
+
+    def get(self, key: ObjectKey) -> Fact | None:
+        """The fact of a key, None if it has none."""
+        ...
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """Objects of a kind as they are asked for: all, those of a namespace, or those a selector selects."""
+
+    kind: Kind
+    namespace: str = ""
+    field_selector: str = ""
+    label_selector: str = ""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where an API server serves them, the best version first."""
+        name = self.kind.name.lower()
+        plural = f"{name}es" if name.endswith("s") else f"{name}s"
+        place = f"namespaces/{self.namespace}/" if self.namespace else ""
+        return tuple(
+            f"/{'apis' if '/' in version else 'api'}/{version}/{place}{plural}" for version in self.kind.api_versions
+        )
+
+    def prefix(self, cluster: str) -> tuple[str, ...]:
+        """What the keys of their facts begin with; nobody else may write there."""
+        prefix = (cluster, self.kind.fact)
+        return (*prefix, self.namespace) if self.namespace else prefix
+
+
+def resources(system_namespace: str, kinds: Iterable[Kind] = KINDS) -> tuple[Resource, ...]:
+    """Every kind as it is asked for, so that a server sends no object that would become no fact."""
+    return tuple(_resource(kind, system_namespace) for kind in kinds)
+
+
+def _resource(kind: Kind, system_namespace: str) -> Resource:
+    if kind.fact == "MeshConfig":
+        return Resource(kind, namespace=system_namespace, field_selector=f"metadata.name={mesh_config.NAME}")
+    if kind.fact == "TLSSecret":
+        return Resource(kind, field_selector=f"type={secrets.TLS_TYPE}")
+    return Resource(kind)
+
+
+class Reflector:
+    """One resource of one cluster. ``report`` is called with every change of state and its reason.
+
+    ``chance`` gives numbers from 0 to 1, for jitter; ``now`` and ``wall`` are the time in seconds, one that only grows
+    and Unix time.
+    """
+
+    def __init__(
+        self,
+        resource: Resource,
+        cluster: str,
+        requests: Requests,
+        store: Store,
+        *,
+        system_namespace: str,
+        report: Callable[[State, str], None],
+        metrics: WatchMetrics,
+        chance: Callable[[], float],
+        pace: Pace = USUAL,
+        now: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._resource = resource
+        self._cluster = cluster
+        self._requests = requests
+        self._store = store
+        self._system_namespace = system_namespace
+        self._tell = report
+        self._metrics = metrics
+        self._now = now
+        self._wall = wall
+        self._source = f"cluster {cluster}"
+        self._labels = (cluster, resource.kind.name)
+        self._machine = ListWatch(resource.paths, chance=chance, pace=pace)
+        self._reader = EventReader(resource.kind, cluster, system_namespace)
+        self._faults: dict[ObjectKey, SourceFault] = {}
+        self._received = 0.0
+
+    async def run(self) -> None:
+        """Keeps the facts up to date until cancelled. They stay: to remove them is up to who cancels."""
+        actions = self._machine.begin(self._now())
+        while True:
+            request = self._carry_out(actions)
+            if request is None:
+                # Only while a watch is being read is there nothing to ask for.
+                raise RuntimeError(f"{self._source}: nothing to do after {actions}")
+            actions = await self._ask(request)
+
+    def _carry_out(self, actions: Iterable[Action]) -> Request | None:
+        """Does what can be done at once; returns the request, if there is one to make."""
+        for action in actions:
+            match action:
+                case Apply(changes, invalid, objects):
+                    self._apply(changes, invalid, objects)
+                case Replace(items, invalid):
+                    self._replace(items, invalid)
+                case Report(state, reason):
+                    self._tell(state, reason)
+                case _:
+                    return action
+        return None
+
+    async def _ask(self, request: Request) -> list[Action]:
+        try:
+            match request:
+                case Wait(seconds, reason):
+                    self._metrics.restarts.add(self._cluster, reason)
+                    await asyncio.sleep(seconds)
+                    return self._machine.passed(self._now())
+                case List():
+                    return await self._list(request)
+                case Watch():
+                    return await self._watch(request)
+                case Discover():
+                    return await self._discover()
+        except Broken as error:
+            return self._machine.failed(Failure(error.reason, str(error)), self._now())
+
+    async def _list(self, request: List) -> list[Action]:
+        query = self._selectors()
+        if request.limit:
+            query["limit"] = str(request.limit)
+        else:
+            # From the server's memory: all of it, of one moment, however fast etcd is compacted.
+            query["resourceVersion"] = "0"
+        if request.continue_token:
+            query["continue"] = request.continue_token
+        async with self._requests.get(request.path, query, silence=request.silence) as response:
+            if response.status != 200:
+                return await self._refused(response)
+            body = await _body(response, _LONGEST_BODY)
+        self._received = self._wall()
+        decode, cluster, system_namespace = self._resource.kind.decode_page, self._cluster, self._system_namespace
+        try:
+            if len(body) <= _DECODED_INLINE:
+                page = decode(body, cluster, system_namespace)
+            else:
+                page = await asyncio.to_thread(decode, body, cluster, system_namespace)
+        except InvalidObject as error:
+            return self._machine.failed(Failure("decode", str(error)), self._now())
+        return self._machine.page(page, self._now())
+
+    async def _watch(self, request: Watch) -> list[Action]:
+        query = self._selectors()
+        query |= {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(request.seconds)}
+        if request.initial_events:
+            query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        if request.resource_version:
+            query["resourceVersion"] = request.resource_version
+        machine, lines = self._machine, Lines(_LONGEST_LINE)
+        async with self._requests.get(request.path, query, silence=request.silence) as response:
+            if response.status != 200:
+                return await self._refused(response)
+            self._carry_out(machine.opened(self._now()))
+            async with aclosing(response.chunks()) as chunks:
+                async for chunk in chunks:
+                    self._received = self._wall()
+                    try:
+                        complete = lines.feed(chunk)
+                    except ValueError as error:
+                        return machine.failed(Failure("decode", str(error)), self._now())
+                    if not complete:
+                        continue
+                    events = self._reader.read(complete)
+                    self._metrics.events.add(*self._labels, amount=events.objects)
+                    self._metrics.heard.set(*self._labels, value=self._received)
+                    following = self._carry_out(machine.events(events, self._now()))
+                    if following is not None:
+                        return [following]
+        return machine.ended(self._now())
+
+    async def _discover(self) -> list[Action]:
+        async with self._requests.get("/apis", {}, silence=_DISCOVERY_SECONDS) as response:
+            if response.status != 200:
+                return await self._refused(response)
+            body = await _body(response, _LONGEST_BODY)
+        return self._machine.discovered(_group_versions(body), self._now())
+
+    async def _refused(self, response: Response) -> list[Action]:
+        status, headers = response.status, response.headers
+        body = await _body(response, _LONGEST_REFUSAL)
+        return self._machine.refused(refusal(status, body, headers), self._now())
+
+    def _selectors(self) -> dict[str, str]:
+        selectors = {"fieldSelector": self._resource.field_selector, "labelSelector": self._resource.label_selector}
+        return {name: value for name, value in selectors.items() if value}
+
+    def _apply(
+        self, changes: Mapping[ObjectKey, Fact | None], invalid: Mapping[ObjectKey, InvalidObject], objects: int
+    ) -> None:
+        cause = Cause(int(self._received * 1e9), self._source, objects)
+        if not invalid and not self._faults:
+            self._store.apply(changes.items(), cause)
+            return
+        faults = {key: fault for key, fault in self._faults.items() if key not in changes}
+        self._store.apply([*changes.items(), *self._changed_faults(faults, invalid)], cause)
+
+    def _replace(self, items: dict[ObjectKey, Fact], invalid: Mapping[ObjectKey, InvalidObject]) -> None:
+        for key in invalid:
+            last_good = self._store.get(key) if key[0] else None
+            if last_good is not None:
+                items.setdefault(key, last_good)
+        self._metrics.lists.add(*self._labels)
+        cause = Cause(int(self._received * 1e9), self._source, len(items))
+        self._store.replace(self._resource.prefix(self._cluster), items.items(), cause)
+        faults = list(self._changed_faults({}, invalid))
+        if faults:
+            self._store.apply(faults, cause)
+
+    def _changed_faults(
+        self, kept: dict[ObjectKey, SourceFault], invalid: Mapping[ObjectKey, InvalidObject]
+    ) -> Iterable[tuple[ObjectKey, SourceFault | None]]:
+        """The faults become those kept and those of the invalid objects; yields what that changes in the store."""
+        before, self._faults = self._faults, kept
+        for key, error in invalid.items():
+            if key in kept or len(kept) < MOST_FAULTS:
+                cause = f"{field(error.path)} {error.cause}".lstrip()
+                kept[key] = SourceFault(error.subject, error.line, cause, error.cure)
+        self._metrics.invalid.set(*self._labels, value=len(kept))
+        for key in before.keys() - kept.keys():
+            yield self._fault_key(before[key]), None
+        for key, fault in kept.items():
+            if before.get(key) != fault:
+                yield self._fault_key(fault), fault
+
+    def _fault_key(self, fault: SourceFault) -> ObjectKey:
+        return (self._cluster, "SourceFault", "", fault.file)
+
+
+class _GroupVersion(msgspec.Struct):
+    group_version: str = msgspec.field(name="groupVersion")
+
+
+class _Group(msgspec.Struct):
+    versions: list[_GroupVersion]
+
+
+class _Groups(msgspec.Struct):
+    groups: list[_Group]
+    kind: str = ""
+
+
+async def _body(response: Response, most: int) -> bytes:
+    """The whole body; raises Broken if there is more of it than can be meant well."""
+    chunks: list[bytes] = []
+    size = 0
+    async with aclosing(response.chunks()) as arriving:
+        async for chunk in arriving:
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > most:
+                raise Broken("server", f"an answer is longer than {most} bytes")
+    return b"".join(chunks)
+
+
+def _group_versions(body: bytes) -> frozenset[str] | None:
+    """The API groups in a list of them; None if the body is none."""
+    try:
+        groups = msgspec.json.decode(body, type=_Groups)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if groups.kind != "APIGroupList":
+        return None
+    return frozenset(version.group_version for group in groups.groups for version in group.versions)

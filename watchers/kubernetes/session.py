@@ -1,0 +1,300 @@
+"""HTTP to one API server with one credential: requests go out, and bodies come back as they arrive.
+
+An aiohttp session of its own per cluster, with TLS from the kubeconfig alone: nothing of the environment (proxies,
+netrc, credentials) applies, no redirect is followed, names are judged again once they are resolved, and keys never
+touch a disk. What goes wrong on the way is a Broken; what a status means is judged elsewhere. Half-open connections
+are found by TCP within half a minute, silent ones by the limit each request names.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import ssl
+import time
+from asyncio import sslproto
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Protocol
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import ThreadedResolver
+from yarl import URL
+
+from watchers.kubernetes.destinations import may_dial
+from watchers.kubernetes.kubeconfig import ApiServer, InvalidKubeconfig, read_token
+
+TLS_BUFFER = 64 * 1024
+"""Bytes asyncio holds per TLS connection to read into, in place of 256 KiB: of all a cluster costs the largest part."""
+
+_CONNECT_SECONDS = 10.0
+_TOKEN_SECONDS = 60.0
+_KEEPALIVE = (10, 5, 3)
+"""Seconds of silence before TCP asks, seconds between its questions, and how many may stay without answer."""
+
+
+class Broken(Exception):
+    """A request or its answer came to nothing; ``reason`` is one of the watch restarts' reasons."""
+
+    def __init__(self, reason: Literal["connect", "timeout", "server"], message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Response(Protocol):
+    """An answer whose body is still to come."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The HTTP headers; names in any case."""
+
+    def chunks(self) -> AsyncGenerator[bytes, None]:
+        """The body in pieces as they arrive; raises Broken."""
+
+
+class Requests(Protocol):
+    """What a reflector needs of a session."""
+
+    def get(self, path: str, query: Mapping[str, str], *, silence: float) -> AbstractAsyncContextManager[Response]:
+        """Sends a GET request and waits for the head of the answer; `Session.get` says what it raises."""
+        ...
+
+
+class Session:
+    """One API server, one credential. To be made inside a running loop, and closed.
+
+    ``compressed`` asks for gzip: a list shrinks to a tenth on its way, and costs twice the CPU to read. Raises
+    InvalidKubeconfig if certificates or key cannot be used.
+    """
+
+    def __init__(
+        self, server: ApiServer, *, compressed: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        lower_tls_buffers()
+        self._server = server
+        self._base = URL(server.server)
+        self._clock = clock
+        self._token = server.token
+        self._token_read = 0.0
+        self._token_retry = True
+        connector = aiohttp.TCPConnector(
+            limit=0,
+            ssl=tls_context(server),
+            resolver=_Resolver(),
+            socket_factory=_socket,
+            # A watch that ends is followed by the next one on the same connection.
+            keepalive_timeout=30.0,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            trust_env=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={
+                "Accept": "application/json",
+                "Accept-Encoding": "gzip" if compressed else "identity",
+                "User-Agent": "isthmus",
+            },
+            read_bufsize=TLS_BUFFER,
+        )
+
+    def __repr__(self) -> str:
+        return f"Session({self._server!r})"
+
+    async def close(self) -> None:
+        """Ends all requests and closes all connections."""
+        await self._session.close()
+
+    async def __aenter__(self) -> Session:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @asynccontextmanager
+    async def get(self, path: str, query: Mapping[str, str], *, silence: float) -> AsyncIterator[Response]:
+        """Sends a GET request and waits for the head of the answer, which leaving the context ends.
+
+        Raises Broken if there is none within ``silence`` seconds; so long may the body pause, too.
+        """
+        server = self._server
+        with _breaking():
+            response = await self._session.get(
+                # The path is ours; a base path of the server's URL comes before it.
+                self._base.with_path(self._base.path.rstrip("/") + path).with_query(query),
+                headers=self._authorization(),
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(
+                    total=None, connect=_CONNECT_SECONDS * 2, sock_connect=_CONNECT_SECONDS, sock_read=silence
+                ),
+                server_hostname=server.tls_server_name or None,
+                proxy=server.proxy_url or None,
+            )
+        if response.status == 401:
+            # The token may have been renewed since it was read.
+            self._token_read = 0.0
+        try:
+            yield _Body(response)
+        finally:
+            # A body that was read to its end has given its connection back already; else it must not be used again.
+            response.close()
+
+    def _authorization(self) -> dict[str, str]:
+        file = self._server.token_file
+        now = self._clock()
+        if file and (not self._token_read or now - self._token_read >= _TOKEN_SECONDS):
+            try:
+                # A file in memory, of a few kilobytes, once a minute.
+                self._token = read_token(Path(file))
+            except (OSError, InvalidKubeconfig) as error:
+                if not self._token:
+                    raise Broken("connect", f"the token in {file} cannot be read: {_reason(error)}") from None
+            self._token_read = now
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+
+
+class _Body:
+    """A Response of aiohttp."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        with _breaking():
+            async for chunk in self._response.content.iter_any():
+                yield chunk
+
+
+@contextmanager
+def _breaking() -> Iterator[None]:
+    """Turns what aiohttp raises into Broken, without anything the request held."""
+    try:
+        yield
+    except aiohttp.ConnectionTimeoutError:
+        raise Broken("connect", "no connection within the time given to it") from None
+    except TimeoutError:
+        raise Broken("timeout", "nothing was heard for too long") from None
+    except (aiohttp.ClientConnectorError, aiohttp.ClientSSLError, aiohttp.ClientProxyConnectionError) as error:
+        raise Broken("connect", _reason(error)) from None
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise Broken("server", _reason(error)) from None
+
+
+class _Resolver(AbstractResolver):
+    """The system's resolver, less the addresses that may not be dialled."""
+
+    def __init__(self) -> None:
+        self._resolver = ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        found = await self._resolver.resolve(host, port, family)
+        allowed = [result for result in found if may_dial(ipaddress.ip_address(result["host"]))]
+        if found and not allowed:
+            raise OSError(None, f"{host} resolves to an address of the machine's own services")
+        return allowed
+
+    async def close(self) -> None:
+        await self._resolver.close()
+
+
+def lower_tls_buffers(size: int = TLS_BUFFER) -> bool:
+    """Makes every later TLS connection of asyncio hold a smaller buffer; whether that was possible.
+
+    It is an attribute nobody promised. Where it is missing (another loop, a later Python) connections work as before.
+    """
+    present = getattr(sslproto.SSLProtocol, "max_size", None)
+    if not isinstance(present, int):
+        return False
+    if present > size:
+        sslproto.SSLProtocol.max_size = size
+    return True
+
+
+def tls_context(server: ApiServer) -> ssl.SSLContext:
+    """The TLS settings for a server; raises InvalidKubeconfig if certificates or key cannot be used."""
+    if server.insecure:
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    else:
+        try:
+            context = ssl.create_default_context(cadata=server.ca_data or None)
+        except (ssl.SSLError, ValueError):
+            raise InvalidKubeconfig(
+                "certificate-authority-data", "holds no certificate that can be read", "encode its PEM text in base64"
+            ) from None
+    # Authorities of clusters seldom have all the extensions RFC 5280 asks for; kubectl does not insist either.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if server.client_certificate:
+        _load_pair(context, server.client_certificate, server.client_key)
+    return context
+
+
+def _load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    """OpenSSL reads pairs from files alone: from one in memory that has no name and is gone afterwards."""
+    file = os.memfd_create("client-certificate")
+    try:
+        data = f"{certificate}\n{key}".encode()
+        while data:
+            data = data[os.write(file, data) :]
+        # A key with a password would make OpenSSL ask for it at the terminal.
+        context.load_cert_chain(f"/proc/self/fd/{file}", password=_no_password)
+    except (ssl.SSLError, ValueError):
+        raise InvalidKubeconfig(
+            "client-certificate-data", "and client-key-data are no pair that can be read", "give both without password"
+        ) from None
+    finally:
+        os.close(file)
+
+
+def _no_password() -> str:
+    raise ValueError("the key has a password")
+
+
+def _socket(address: Any) -> socket.socket:
+    """A socket that notices within half a minute that its other end is gone, however silent the line is."""
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    idle, interval, probes = _KEEPALIVE
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    options = (
+        ("TCP_KEEPIDLE", idle),
+        ("TCP_KEEPINTVL", interval),
+        ("TCP_KEEPCNT", probes),
+        ("TCP_USER_TIMEOUT", (idle + interval * probes) * 1000),
+    )
+    for name, value in options:
+        option = getattr(socket, name, None)
+        if option is not None:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
+
+
+def _reason(error: BaseException | None) -> str:
+    """What went wrong, for people; never a header or a query."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"its certificate was refused: {error.certificate_error}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return str(error.os_error)
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the connection was closed"
+    if isinstance(error, InvalidKubeconfig):
+        return error.cause
+    return type(error).__name__
