@@ -12,11 +12,13 @@ import binascii
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
+from typing import Any, cast
 
 import msgspec
 
 from watchers.facts.invalid import InvalidObject
 from watchers.facts.keys import ObjectKey, check_cluster
+from watchers.facts.kinds import Kind
 from watchers.facts.metadata import ObjectMeta, created, namespaced_key
 
 LABEL = "istio/multiCluster"
@@ -70,6 +72,19 @@ def _decoded(key: str, value: str) -> bytes:
         return b64decode(value.translate(_LINE_ENDS), validate=True)
     except (binascii.Error, ValueError):
         raise InvalidObject(("data", key), "is not base64", "encode the kubeconfig") from None
+
+
+REMOTE_SECRET = Kind(
+    "Secret",
+    "v1",
+    wire=SecretObject,
+    # No fact of the mesh, and never in a table of them: its sink is `clusters.SecretClaims`.
+    read=cast("Any", read_remote_secret),
+    fact="RemoteSecret",
+    selects=is_remote_secret,
+    confidential=True,
+)
+"""Secrets that register clusters, as a kind to read."""
 
 
 class Origin(IntEnum):

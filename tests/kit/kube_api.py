@@ -211,6 +211,8 @@ class KubeCluster:
         token = headers.get("Authorization", "").removeprefix("Bearer ")
         if path == "/version":
             return _complete(200, {"major": "1", "minor": "36", "gitVersion": "v1.36.0"})
+        if path == "/apis":
+            return _complete(200, self._groups())
         request = self._read(path, query, token)
         if request is None:
             return _page_not_found()
@@ -247,6 +249,19 @@ class KubeCluster:
         if stored is None:
             return _refusal(404, "NotFound", "not found")
         return Answer(200, JSON, _once(stored.data))
+
+    def _groups(self) -> dict[str, Any]:
+        served = {one.api_version for one in self.store.resources.values() if one.kind not in self.absent}
+        groups: dict[str, list[dict[str, str]]] = {}
+        for api_version in sorted(served):
+            group, slash, version = api_version.partition("/")
+            if slash:
+                groups.setdefault(group, []).append({"groupVersion": api_version, "version": version})
+        return {
+            "kind": "APIGroupList",
+            "apiVersion": "v1",
+            "groups": [{"name": name, "versions": versions} for name, versions in groups.items()],
+        }
 
     def _read(self, path: str, query: Mapping[str, str], token: str) -> Request | None:
         parts = path.strip("/").split("/")

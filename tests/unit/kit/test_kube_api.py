@@ -193,6 +193,14 @@ async def test_a_watch_from_before_the_compaction_ends_with_an_error_event() -> 
             await events.next()
 
 
+async def test_api_groups_are_listed_without_absent_kinds() -> None:
+    cluster = KubeCluster()
+    cluster.absent = {"Gateway", "GatewayClass", "HTTPRoute"}
+    groups = [group["name"] for group in (await ask(cluster, "/apis"))[1]["groups"]]
+    assert "discovery.k8s.io" in groups
+    assert "gateway.networking.k8s.io" not in groups
+
+
 @virtual_time
 async def test_bookmarks_come_at_their_interval() -> None:
     cluster = mesa()

@@ -1,0 +1,62 @@
+"""A session with a fake API server without sockets, so that hours of a watch can pass in virtual time.
+
+Stands in for `watchers.kubernetes.session.Session`, limits of silence included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+
+from tests.kit.kube_api import Answer, KubeCluster
+from watchers.kubernetes.session import Broken
+
+
+class MemorySession:
+    """Requests to one fake cluster with one token."""
+
+    def __init__(self, cluster: KubeCluster, token: str = "token") -> None:
+        self._cluster = cluster
+        self._token = token
+        self.closed = False
+
+    @asynccontextmanager
+    async def get(self, path: str, query: Mapping[str, str], *, silence: float) -> AsyncIterator[MemoryResponse]:
+        """As Session.get."""
+        headers = {"Authorization": f"Bearer {self._token}"}
+        try:
+            async with asyncio.timeout(silence):
+                answer = await self._cluster.answer(path, query, headers)
+        except TimeoutError:
+            raise Broken("timeout", "nothing was heard for too long") from None
+        async with aclosing(answer.body):
+            yield MemoryResponse(answer, silence)
+
+    async def close(self) -> None:
+        """As Session.close."""
+        self.closed = True
+
+
+class MemoryResponse:
+    """As the Response of a Session."""
+
+    def __init__(self, answer: Answer, silence: float) -> None:
+        self._answer = answer
+        self._silence = silence
+        self.status = answer.status
+        self.headers = answer.headers
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body, chunk by chunk."""
+        while True:
+            try:
+                async with asyncio.timeout(self._silence):
+                    chunk = await anext(self._answer.body)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise Broken("timeout", "nothing was heard for too long") from None
+            except ConnectionResetError:
+                raise Broken("server", "the connection was closed") from None
+            yield chunk

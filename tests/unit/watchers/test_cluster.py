@@ -1,0 +1,309 @@
+"""One cluster: credentials take over from each other without a gap, and what is removed stays removed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from aggregator.cache.table import Table
+from tests.kit.clock import virtual_time
+from watchers.cluster import ClusterWatch, Report, Sink, Unidentified, Unusable
+from watchers.facts import Cluster, Fact, Namespace, ObjectKey
+
+STATE = ("mesa", "Cluster", "", "mesa")
+DEADLINE = 30.0
+
+
+class Kind(msgspec.Struct, frozen=True):
+    fact: str
+    required: bool = True
+
+
+NAMESPACES, NODES, EXTRAS = Kind("Namespace"), Kind("Node"), Kind("Extra", required=False)
+
+
+class Scripted:
+    """A connection that says what the test lets it say."""
+
+    def __init__(self, token: str, uid: str | Exception = "uid-mesa") -> None:
+        self.token = token
+        self.uid: str | Exception = uid
+        self.asked = 0
+        self.closed = False
+        self.sinks: dict[str, Sink] = {}
+        self.reports: dict[str, Report] = {}
+
+    async def identify(self) -> str:
+        self.asked += 1
+        if isinstance(self.uid, Exception):
+            raise self.uid
+        return self.uid
+
+    async def reflect(self, kind: Kind, facts: Sink, report: Report) -> None:
+        self.sinks[kind.fact], self.reports[kind.fact] = facts, report
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def holds(self, kind: str, *names: str) -> None:
+        """The whole of a kind has been read."""
+        self.sinks[kind].replace(("mesa", kind), [fact(kind, name) for name in names])
+        self.reports[kind]("synced", "")
+
+
+def fact(kind: str, name: str, value: str = "") -> tuple[ObjectKey, Fact]:
+    return ("mesa", kind, "", name), Namespace((("value", value),) if value else (), ())
+
+
+class Stage:
+    """A watch of mesa, and the connections it makes, by token."""
+
+    def __init__(self, *kinds: Kind, home: bool = False, identified: Callable[[str, str], None] | None = None) -> None:
+        self.table: Table[ObjectKey, Fact] = Table("facts")
+        self.changes = self.table.cursor("mesa")
+        self.made: dict[str, Scripted] = {}
+        self.prepared: dict[str, Scripted | Exception] = {}
+        self.watch: ClusterWatch[str, Kind] = ClusterWatch(
+            "mesa",
+            self.table,
+            home=home,
+            deadline=DEADLINE,
+            kinds=[(kind, self.table) for kind in kinds or (NAMESPACES,)],
+            connect=self._connect,
+            delays=self._delays,
+            now=lambda: 0,
+            identified=identified or (lambda _token, _uid: None),
+        )
+
+    def _connect(self, token: str) -> Scripted:
+        made = self.prepared.get(token) or Scripted(token)
+        if isinstance(made, Exception):
+            raise made
+        self.made[token] = made
+        return made
+
+    def _delays(self) -> Iterator[float]:
+        while True:
+            yield 10.0
+
+    @property
+    def state(self) -> tuple[str, str]:
+        found = self.table.get(STATE)
+        assert isinstance(found, Cluster)
+        return found.state, found.reason
+
+    def names(self, kind: str = "Namespace") -> Sequence[str]:
+        return sorted(key[3] for key, _ in self.table.scan(("mesa", kind)))
+
+
+async def settle() -> None:
+    """Everything that can go on goes on."""
+    for _ in range(12):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def running(stage: Stage, token: str = "t1") -> AsyncIterator[Scripted]:
+    task = asyncio.create_task(stage.watch.run())
+    stage.watch.use(token)
+    await settle()
+    try:
+        yield stage.made.get(token) or Scripted(token)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+    assert task.cancelled()
+
+
+async def test_a_cluster_is_synced_once_every_kind_has_been_read() -> None:
+    stage = Stage(NAMESPACES, NODES)
+    assert stage.table.get(STATE) == Cluster("connecting", False, DEADLINE, "")
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        assert (stage.state, stage.names()) == (("syncing", ""), ["shop"])
+        first.holds("Node", "n1")
+        assert stage.state == ("synced", "")
+
+
+async def test_a_kind_that_is_not_served_or_may_be_missing_and_not_read_holds_nothing_up() -> None:
+    stage = Stage(NAMESPACES, NODES, EXTRAS)
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        first.reports["Node"]("absent", "not served")
+        first.reports["Extra"]("denied", "403 Forbidden")
+        assert stage.state == ("synced", "Extra: 403 Forbidden")
+
+
+async def test_a_required_kind_that_may_not_be_read_makes_the_cluster_denied() -> None:
+    stage = Stage(NAMESPACES, EXTRAS)
+    async with running(stage) as first:
+        first.reports["Namespace"]("denied", "403 Forbidden")
+        assert stage.state == ("denied", "Namespace: 403 Forbidden")
+
+
+async def test_a_stale_kind_makes_the_cluster_stale_and_takes_nothing_away() -> None:
+    stage = Stage()
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        first.reports["Namespace"]("stale", "connection refused")
+        assert (stage.state, stage.names()) == (("stale", "Namespace: connection refused"), ["shop"])
+
+
+async def test_home_that_is_denied_after_it_was_read_is_stale_so_that_its_proxies_are_still_served() -> None:
+    stage = Stage(home=True)
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        first.reports["Namespace"]("denied", "401 Unauthorized")
+        assert stage.state == ("stale", "Namespace: 401 Unauthorized")
+
+
+async def test_rotation_is_one_revision_with_the_difference_only() -> None:
+    stage = Stage(NAMESPACES, NODES)
+    async with running(stage) as first:
+        first.holds("Namespace", "shop", "old")
+        first.holds("Node", "n1")
+        stage.watch.use("t2")
+        await settle()
+        stage.changes.take()
+        revision = stage.table.revision
+        second = stage.made["t2"]
+        second.holds("Namespace", "shop", "new")
+        assert (stage.names(), stage.table.revision) == (["old", "shop"], revision)
+        second.holds("Node", "n1")
+        assert stage.table.revision == revision + 1
+        assert {key[3]: value is None for key, value in stage.changes.take().changes.items()} == {
+            "old": True,
+            "new": False,
+        }
+        await settle()
+        assert (first.closed, second.closed) == (True, False)
+
+
+async def test_an_old_credential_goes_on_until_the_new_one_has_read_everything() -> None:
+    stage = Stage()
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        stage.watch.use("t2")
+        await settle()
+        first.sinks["Namespace"].apply([fact("Namespace", "late")])
+        assert stage.names() == ["late", "shop"]
+        stage.made["t2"].reports["Namespace"]("denied", "401 Unauthorized")
+        assert stage.state == ("synced", "the new credential: Namespace: 401 Unauthorized")
+        assert not first.closed
+
+
+async def test_after_a_takeover_nothing_is_heard_of_the_old_credential() -> None:
+    stage = Stage()
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        stage.watch.use("t2")
+        await settle()
+        stage.made["t2"].holds("Namespace", "shop")
+        first.sinks["Namespace"].apply([fact("Namespace", "ghost")])
+        first.sinks["Namespace"].replace(("mesa", "Namespace"), [])
+        first.reports["Namespace"]("denied", "401 Unauthorized")
+        assert (stage.state, stage.names()) == (("synced", ""), ["shop"])
+        stage.made["t2"].sinks["Namespace"].apply([fact("Namespace", "next")])
+        assert stage.names() == ["next", "shop"]
+
+
+async def test_a_corrected_credential_ends_the_failing_attempt_at_once() -> None:
+    stage = Stage()
+    wrong = stage.prepared["wrong"] = Scripted("wrong", Unidentified("connection refused", denied=False))
+    async with running(stage, "wrong"):
+        assert stage.state == ("connecting", "connection refused")
+        stage.watch.use("t1")
+        await settle()
+        assert wrong.closed
+        stage.made["t1"].holds("Namespace", "shop")
+        assert (stage.state, stage.names()) == (("synced", ""), ["shop"])
+
+
+async def test_a_newer_credential_replaces_one_that_was_half_way_without_leaving_its_remains() -> None:
+    stage = Stage(NAMESPACES, NODES)
+    async with running(stage) as first:
+        first.holds("Namespace", "half")
+        stage.watch.use("t2")
+        await settle()
+        second = stage.made["t2"]
+        second.holds("Namespace", "shop")
+        assert stage.names() == ["half"]
+        second.holds("Node", "n1")
+        assert stage.names() == ["shop"]
+
+
+async def test_what_a_new_credential_may_not_read_is_kept_as_it_was() -> None:
+    stage = Stage(NAMESPACES, EXTRAS)
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        first.holds("Extra", "gateway")
+        stage.watch.use("t2")
+        await settle()
+        stage.made["t2"].holds("Namespace", "shop")
+        stage.made["t2"].reports["Extra"]("denied", "403 Forbidden")
+        assert (stage.state, stage.names("Extra")) == (("synced", "Extra: 403 Forbidden"), ["gateway"])
+
+
+async def test_the_same_credential_again_changes_nothing() -> None:
+    stage = Stage()
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        stage.watch.use("t1")
+        await settle()
+        assert (stage.made["t1"] is first, first.closed) == (True, False)
+
+
+async def test_a_credential_that_cannot_be_used_says_why_and_ends_nothing() -> None:
+    stage = Stage()
+    stage.prepared["broken"] = Unusable("client-key-data is no key")
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        stage.watch.refuse("Secret istio-system/a: it would start a program")
+        assert stage.state == ("synced", "Secret istio-system/a: it would start a program")
+        stage.watch.use("broken")
+        await settle()
+        assert stage.state == ("synced", "the new credential: client-key-data is no key")
+        assert not first.closed
+
+
+async def test_a_cluster_without_any_credential_that_can_be_used_is_denied() -> None:
+    stage = Stage()
+    stage.watch.refuse("it would start a program")
+    assert stage.state == ("denied", "it would start a program")
+
+
+@virtual_time
+async def test_an_api_server_that_cannot_be_reached_is_tried_for_ever() -> None:
+    stage = Stage()
+    first = stage.prepared["t1"] = Scripted("t1", Unidentified("503 Service Unavailable", denied=False))
+    async with running(stage):
+        await asyncio.sleep(24 * 3600 + 5)
+        assert (stage.state[0], first.asked) == ("connecting", 8641)
+        first.uid = "uid-mesa"
+        await asyncio.sleep(10)
+        first.holds("Namespace", "shop")
+        assert stage.state == ("synced", "")
+
+
+async def test_a_removed_cluster_is_gone_at_once_and_late_events_die() -> None:
+    stage = Stage()
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        stage.watch.remove()
+        assert [*stage.table.scan(("mesa",))] == []
+        first.sinks["Namespace"].apply([fact("Namespace", "ghost")])
+        first.reports["Namespace"]("stale", "late")
+        stage.watch.use("t2")
+        await settle()
+        assert ([*stage.table.scan(("mesa",))], [*stage.made], first.closed) == ([], ["t1"], True)
+
+
+async def test_nothing_is_read_of_an_api_server_that_is_one_too_many() -> None:
+    stage = Stage(identified=lambda _token, _uid: stage.watch.remove())
+    async with running(stage) as first:
+        assert (first.sinks, first.closed) == ({}, True)
+        assert [*stage.table.scan(("mesa",))] == []

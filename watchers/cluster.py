@@ -1,0 +1,373 @@
+"""One cluster read through its API server: all its kinds over one credential, and the state the cluster is in.
+
+In: credentials, one after another, and what a connection made of one reads. Out: facts under the cluster's id and its
+Cluster fact. A new credential reads everything into a stage of its own while the old one goes on; then it takes over,
+and the table sees the difference as one revision. A credential that has not read anything yet is dropped at once when a
+newer one comes. What a generation that was replaced or removed still says is heard by nobody. Knows no HTTP, and never
+ends by itself: whatever fails is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Generic, Literal, Protocol, TypeVar
+
+from watchers.facts import Cluster, Fact, ObjectKey
+from watchers.sink import Cause, Facts
+
+KindState = Literal["connecting", "syncing", "synced", "absent", "stale", "denied"]
+"""What is known of one kind: "absent" is a kind the API server does not serve, which is an answer like "synced"; of
+"stale" ones the last content stands; "denied" ones may not be read."""
+
+Report = Callable[[KindState, str], None]
+"""Takes the state of a kind and why it is not a better one."""
+
+C = TypeVar("C")
+"""What a connection is opened with."""
+K = TypeVar("K", bound="ReadKind")
+Kr = TypeVar("Kr", bound="ReadKind", contravariant=True)
+
+_ANSWERED = ("synced", "absent")
+_MOST_REASONS = 3
+
+
+class ReadKind(Protocol):
+    """A kind of objects that is read of a cluster."""
+
+    @property
+    def fact(self) -> str:
+        """The kind in the keys of its facts."""
+
+    @property
+    def required(self) -> bool:
+        """Whether a cluster is of no use without it."""
+
+
+class Unidentified(Exception):
+    """The API server did not say which it is; ``denied`` if it does not accept the credential. May be asked again."""
+
+    def __init__(self, reason: str, *, denied: bool) -> None:
+        super().__init__(reason)
+        self.denied = denied
+
+
+class Unusable(Exception):
+    """A credential that cannot be used at all; the message says why, and shows nothing of it."""
+
+
+class Connection(Protocol[Kr]):
+    """One credential in use, with all sockets it holds."""
+
+    async def identify(self) -> str:
+        """The uid of the API server's namespace kube-system, "" if that may not be read; raises Unidentified."""
+
+    async def reflect(self, kind: Kr, facts: Sink, report: Report) -> None:
+        """Keeps the facts of a kind equal to what the API server says, until cancelled, and reports their state.
+
+        What was read completely is written before "synced" is reported.
+        """
+
+    async def close(self) -> None:
+        """Closes every socket."""
+
+
+class Rows(Facts, Protocol):
+    """A sink that can be read too."""
+
+    def get(self, key: ObjectKey) -> Fact | None:
+        """What stands under a key."""
+        ...
+
+    def scan(self, prefix: tuple[str, ...]) -> Iterator[tuple[ObjectKey, Fact]]:
+        """What stands under a prefix."""
+        ...
+
+
+class Sink(Facts, Protocol):
+    """Where the facts of a kind go; it also tells the last good fact of an object that is invalid now."""
+
+    def get(self, key: ObjectKey) -> Fact | None:
+        """What was written last under a key."""
+        ...
+
+
+class Stage:
+    """What one generation writes: kept aside, or passed on to the sink, or, once it is closed, dropped."""
+
+    def __init__(self, cluster: str, facts: Sink, *, aside: bool) -> None:
+        self._prefix = (cluster,)
+        self._facts = facts
+        self._aside: dict[ObjectKey, Fact] | None = {} if aside else None
+        self._closed = False
+        self.written = False
+
+    def apply(self, changes: Iterable[tuple[ObjectKey, Fact | None]], cause: object = None) -> int:
+        """As Facts.apply."""
+        if self._closed:
+            return 0
+        self.written = True
+        if self._aside is None:
+            return self._facts.apply(changes, cause)
+        for key, fact in changes:
+            if fact is None:
+                self._aside.pop(key, None)
+            else:
+                self._aside[key] = fact
+        return 0
+
+    def replace(self, prefix: tuple[str, ...], items: Iterable[tuple[ObjectKey, Fact]], cause: object = None) -> int:
+        """As Facts.replace."""
+        if self._closed:
+            return 0
+        self.written = True
+        if self._aside is None:
+            return self._facts.replace(prefix, items, cause)
+        kept = {key: fact for key, fact in self._aside.items() if key[: len(prefix)] != prefix}
+        kept.update(items)
+        self._aside = kept
+        return 0
+
+    def get(self, key: ObjectKey) -> Fact | None:
+        """What this generation holds under a key, or else the one before it."""
+        return (self._aside or {}).get(key) or self._facts.get(key)
+
+    def writes_to(self, facts: Facts) -> bool:
+        """Whether that is where its writes go."""
+        return self._facts is facts
+
+    @property
+    def held(self) -> int:
+        """How many facts are kept aside."""
+        return len(self._aside or ())
+
+    def open(self, besides: Iterable[tuple[ObjectKey, Fact]], cause: object) -> None:
+        """Makes what was kept aside, and what is given besides, all there is of the cluster; later writes follow."""
+        if self._aside is not None and not self._closed:
+            staged, self._aside = self._aside, None
+            staged.update(besides)
+            self._facts.replace(self._prefix, staged.items(), cause)
+
+    def close(self) -> None:
+        """From now on nothing is heard of it."""
+        self._closed = True
+        self._aside = None
+
+
+class _Generation(Generic[K]):
+    """A credential at work: what it writes, and how far it has come."""
+
+    def __init__(self, stages: Sequence[tuple[K, Stage]]) -> None:
+        self.stages = stages
+        self.states: dict[str, tuple[KindState, str]] = {kind.fact: ("connecting", "") for kind, _ in stages}
+        self.trouble: tuple[KindState, str] | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether all it may read has been read."""
+        return self.summary()[0] == "synced"
+
+    @property
+    def written(self) -> bool:
+        """Whether anything of it may have reached the table."""
+        return any(stage.written for _, stage in self.stages)
+
+    def summary(self) -> tuple[KindState, str]:
+        """The state of a cluster that is read by it, and why it is not a better one."""
+        if self.trouble is not None:
+            return self.trouble
+        states = {kind.fact: (*self.states[kind.fact], kind.required) for kind, _ in self.stages}
+        reasons = [f"{fact}: {reason}" for fact, (state, reason, _) in states.items() if reason and state != "absent"]
+        reason = "; ".join(reasons[:_MOST_REASONS])
+        # What may be missing and may not be read holds nothing up.
+        needed = {state for state, _, required in states.values() if required or state != "denied"}
+        if "denied" in needed:
+            return "denied", reason
+        if "stale" in needed:
+            return "stale", reason
+        if needed.issubset(_ANSWERED):
+            return "synced", reason
+        return ("connecting" if needed == {"connecting"} else "syncing"), reason
+
+    def denied(self) -> list[str]:
+        """The kinds it may not read."""
+        return [fact for fact, (state, _) in self.states.items() if state == "denied"]
+
+    def end(self) -> None:
+        """It is heard no more, and stops."""
+        for _, stage in self.stages:
+            stage.close()
+        if self.task is not None:
+            self.task.cancel()
+
+
+class ClusterWatch(Generic[C, K]):
+    """Keeps the facts of one cluster equal to what its API server says; `use` gives it credentials, `run` is its life.
+
+    ``connect`` makes a connection of a credential, or raises Unusable. ``delays`` yields, for each row of failures to
+    identify, how many seconds to wait, jittered and capped. ``identified`` hears which API server a credential leads to
+    (the uid of its namespace kube-system) before anything is read, and may call `remove`. ``kinds`` are what is read,
+    each with the sink of its facts. ``deadline`` is handed on in the Cluster fact; ``now`` is the time in nanoseconds
+    of Unix time.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        facts: Rows,
+        *,
+        home: bool,
+        deadline: float,
+        kinds: Sequence[tuple[K, Sink]],
+        connect: Callable[[C], Connection[K]],
+        delays: Callable[[], Iterator[float]],
+        now: Callable[[], int],
+        identified: Callable[[C, str], None] = lambda _credential, _uid: None,
+    ) -> None:
+        self.cluster = cluster
+        self._facts = facts
+        self._home = home
+        self._deadline = deadline
+        self._kinds = kinds
+        self._connect = connect
+        self._delays = delays
+        self._now = now
+        self._identified = identified
+        self._tasks: asyncio.TaskGroup | None = None
+        self._credential: C | None = None
+        self._fault = ""
+        self._current: _Generation[K] | None = None
+        self._incoming: _Generation[K] | None = None
+        self._written = False
+        self._removed = False
+        self._tell()
+
+    def use(self, credential: C) -> None:
+        """Read the cluster with this credential from now on; what an older one has not finished yet is dropped."""
+        changed, self._fault = credential != self._credential, ""
+        self._credential = credential
+        if changed:
+            self._begin()
+        self._tell()
+
+    def refuse(self, fault: str) -> None:
+        """The newest credential cannot be used, for this reason: what there is goes on."""
+        self._fault = fault
+        self._tell()
+
+    def remove(self) -> None:
+        """The cluster is none any more: its facts go at once, and nothing it still says is heard. `run` is to be
+        cancelled by whoever removes it.
+        """
+        self._removed = True
+        for generation in (self._incoming, self._current):
+            if generation is not None:
+                generation.end()
+        self._facts.replace((self.cluster,), (), self._cause(0))
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                self._begin()
+                await asyncio.Event().wait()
+        finally:
+            self._tasks = None
+            for generation in (self._incoming, self._current):
+                if generation is not None:
+                    generation.end()
+
+    def _begin(self) -> None:
+        if self._tasks is None or self._credential is None or self._removed:
+            return
+        if self._incoming is not None:
+            self._written = self._written or self._incoming.written
+            self._incoming.end()
+        # While the table holds nothing of the cluster there is nothing to be consistent with.
+        stages: dict[int, Stage] = {}
+        for _, sink in self._kinds:
+            stages.setdefault(id(sink), Stage(self.cluster, sink, aside=self._written))
+        self._incoming = _Generation([(kind, stages[id(sink)]) for kind, sink in self._kinds])
+        living = self._live(self._incoming, self._credential)
+        self._incoming.task = self._tasks.create_task(living, name=f"read {self.cluster}")
+
+    async def _live(self, generation: _Generation[K], credential: C) -> None:
+        try:
+            connection = self._connect(credential)
+        except Unusable as error:
+            generation.trouble = "denied", str(error)
+            self._tell()
+            return
+        try:
+            await self._identify(generation, connection, credential)
+            async with asyncio.TaskGroup() as reflectors:
+                for kind, stage in generation.stages:
+                    work = connection.reflect(kind, stage, self._reporter(generation, kind))
+                    reflectors.create_task(work, name=f"reflect {kind.fact} of {self.cluster}")
+        finally:
+            await connection.close()
+
+    async def _identify(self, generation: _Generation[K], connection: Connection[K], credential: C) -> None:
+        delays = self._delays()
+        while True:
+            try:
+                uid = await connection.identify()
+                break
+            except Unidentified as error:
+                generation.trouble = ("denied" if error.denied else "connecting"), str(error)
+                self._tell()
+            await asyncio.sleep(next(delays))
+        generation.trouble = None
+        self._tell()
+        self._identified(credential, uid)
+        # If that was one too many, this is where it ends.
+        await asyncio.sleep(0)
+
+    def _reporter(self, generation: _Generation[K], kind: ReadKind) -> Report:
+        def report(state: KindState, reason: str) -> None:
+            generation.states[kind.fact] = state, reason
+            if generation is self._incoming and generation.complete:
+                self._take_over(generation)
+            self._tell()
+
+        return report
+
+    def _take_over(self, generation: _Generation[K]) -> None:
+        """All it may read has been read: what it holds is what there is, and what is older goes."""
+        old, self._current, self._incoming = self._current, generation, None
+        self._written = True
+        if old is not None:
+            old.end()
+        # What it may not read is not known to be gone.
+        kept = [item for fact in generation.denied() for item in self._facts.scan((self.cluster, fact))]
+        for stage in dict.fromkeys(stage for _, stage in generation.stages):
+            stage.open([*kept, self._state()] if stage.writes_to(self._facts) else (), self._cause(stage.held))
+
+    def _tell(self) -> None:
+        if not self._removed:
+            self._facts.apply([self._state()], self._cause(0))
+
+    def _state(self) -> tuple[ObjectKey, Cluster]:
+        state: str = "connecting"
+        reasons = [self._fault] if self._fault else []
+        seen = self._current or self._incoming
+        if seen is not None:
+            state, reason = seen.summary()
+            if reason:
+                reasons.insert(0, reason)
+        elif self._fault:
+            state = "denied"
+        if self._current is not None:
+            if self._home and state == "denied":
+                # What was read of home stands, and goes on being served.
+                state = "stale"
+            if self._incoming is not None and (reason := self._incoming.summary()[1]):
+                reasons.append(f"the new credential: {reason}")
+        return (self.cluster, "Cluster", "", self.cluster), Cluster(
+            state, self._home, self._deadline, "; ".join(reasons)
+        )
+
+    def _cause(self, objects: int) -> Cause:
+        return Cause(self._now(), f"cluster {self.cluster}", objects)

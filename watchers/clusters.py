@@ -1,0 +1,183 @@
+"""All clusters that are registered: each watched while it is, by the credential it is registered with.
+
+In: claims, from wherever registrations stand, and which API server each leads to. Out: a ClusterWatch per cluster that
+has an owner, told of every new credential, removed with its last claim; claims that do not count as SourceFaults. Which
+claims count is decided in `registration`, anew after every change. Opens no connection itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from watchers.cluster import ClusterWatch
+from watchers.facts import Fact, ObjectKey, SourceFault
+from watchers.kubernetes.kubeconfig import Allowances, ApiServer, InvalidKubeconfig, read_kubeconfig
+from watchers.registration import Claim, Refused, RemoteSecret, Reserved, claims_of, decide
+from watchers.sink import Cause, Facts
+
+REGISTRATIONS = ""
+"""In the place of a cluster's id: the SourceFaults of registrations. No cluster can be called so."""
+
+
+class Credential(msgspec.Struct, frozen=True):
+    """An API server to read, and the claim that leads there."""
+
+    server: ApiServer
+    claim: Claim
+
+
+class MakeWatch(Protocol):
+    """Makes the watch of a remote cluster, which `identified` is to be told to."""
+
+    def __call__(self, cluster: str, identified: Callable[[Credential, str], None]) -> ClusterWatch[Credential, Any]:
+        """The watch, which is not running yet."""
+        ...
+
+
+class _Remote:
+    """A cluster that has an owner."""
+
+    def __init__(self, watch: ClusterWatch[Credential, Any]) -> None:
+        self.watch = watch
+        self.claim: Claim | None = None
+        self.task: asyncio.Task[None] | None = None
+
+
+class Clusters:
+    """The registered clusters. ``reserved`` are ids nobody can claim; ``now`` is in nanoseconds of Unix time."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        *,
+        reserved: Mapping[str, Reserved],
+        make: MakeWatch,
+        now: Callable[[], int],
+        allowances: Allowances,
+    ) -> None:
+        self._facts = facts
+        self._reserved = dict(reserved)
+        self._make = make
+        self._now = now
+        self._allowances = allowances
+        self._claims: dict[str, tuple[Sequence[Claim], Sequence[Refused]]] = {}
+        self._uids: dict[Claim, str] = {}
+        self._remotes: dict[str, _Remote] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    @property
+    def watched(self) -> Sequence[str]:
+        """The clusters that are watched, sorted."""
+        return sorted(self._remotes)
+
+    async def run(self) -> None:
+        """Watches the clusters until cancelled. Claims may come before, too."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            try:
+                for cluster, remote in self._remotes.items():
+                    self._start(cluster, remote)
+                await asyncio.Event().wait()
+            finally:
+                self._tasks = None
+
+    def register(self, source: str, claims: Iterable[Claim], refused: Iterable[Refused] = ()) -> None:
+        """These are all claims that stand in that source now, and what of it cannot be used."""
+        self._claims[source] = tuple(claims), tuple(refused)
+        self._settle()
+
+    def identify(self, cluster: str, uid: str) -> None:
+        """A reserved cluster turns out to be that API server (the uid of its kube-system)."""
+        reserved = self._reserved[cluster]
+        if uid != reserved.uid:
+            self._reserved[cluster] = msgspec.structs.replace(reserved, uid=uid)
+            self._settle()
+
+    def _identified(self, credential: Credential, uid: str) -> None:
+        if self._uids.get(credential.claim, "") != uid:
+            self._uids[credential.claim] = uid
+            self._settle()
+
+    def _settle(self) -> None:
+        """What is watched becomes what is registered."""
+        claims = [claim for of_source, _ in self._claims.values() for claim in of_source]
+        self._uids = {claim: self._uids[claim] for claim in claims if claim in self._uids}
+        decided = decide(self._reserved, claims, self._uids)
+        for cluster in self._remotes.keys() - decided.owners.keys():
+            self._remove(cluster)
+        for cluster, claim in decided.owners.items():
+            remote = self._remotes.get(cluster)
+            if remote is None:
+                remote = self._remotes[cluster] = _Remote(self._make(cluster, self._identified))
+                if self._tasks is not None:
+                    self._start(cluster, remote)
+            if claim != remote.claim:
+                remote.claim = claim
+                self._use(remote.watch, claim)
+        unread = [one for _, of_source in self._claims.values() for one in of_source]
+        self._tell([*unread, *decided.refused])
+
+    def _use(self, watch: ClusterWatch[Credential, Any], claim: Claim) -> None:
+        try:
+            server = read_kubeconfig(claim.kubeconfig, self._allowances)
+        except InvalidKubeconfig as error:
+            watch.refuse(f"{claim.place}: {error}")
+        else:
+            watch.use(Credential(server, claim))
+
+    def _start(self, cluster: str, remote: _Remote) -> None:
+        if self._tasks is not None:
+            remote.task = self._tasks.create_task(remote.watch.run(), name=f"watch {cluster}")
+
+    def _remove(self, cluster: str) -> None:
+        remote = self._remotes.pop(cluster)
+        remote.watch.remove()
+        if remote.task is not None:
+            remote.task.cancel()
+
+    def _tell(self, refused: Iterable[Refused]) -> None:
+        faults: dict[ObjectKey, Fact] = {}
+        for one in refused:
+            key = (REGISTRATIONS, "SourceFault", "", f"{one.place}: {one.cluster}" if one.cluster else one.place)
+            faults[key] = SourceFault(key[3], 1, one.cause, one.cure)
+        self._facts.replace((REGISTRATIONS,), faults.items(), Cause(self._now(), "registrations", len(faults)))
+
+
+class SecretClaims:
+    """A sink for the Secrets that register clusters, which makes them claims: their content goes no further."""
+
+    def __init__(self, clusters: Clusters, source: str = "Secrets") -> None:
+        self._clusters = clusters
+        self._source = source
+        self._rows: dict[ObjectKey, object] = {}
+
+    def get(self, key: ObjectKey) -> Any:
+        """What was written last under a key."""
+        return self._rows.get(key)
+
+    def apply(self, changes: Iterable[tuple[ObjectKey, object]], cause: object = None) -> int:
+        """As Facts.apply, for RemoteSecrets and the SourceFaults of those that cannot be used."""
+        rows = {**self._rows, **dict(changes)}
+        return self._register({key: row for key, row in rows.items() if row is not None})
+
+    def replace(self, prefix: tuple[str, ...], items: Iterable[tuple[ObjectKey, object]], cause: object = None) -> int:
+        """As Facts.replace, for the same."""
+        kept = {key: row for key, row in self._rows.items() if key[: len(prefix)] != prefix}
+        return self._register({**kept, **dict(items)})
+
+    def _register(self, rows: dict[ObjectKey, object]) -> int:
+        if rows != self._rows:
+            self._rows = rows
+            claims: list[Claim] = []
+            refused: list[Refused] = []
+            for key, row in rows.items():
+                if isinstance(row, RemoteSecret):
+                    claims += claims_of(key, row)
+                elif isinstance(row, SourceFault):
+                    refused.append(Refused(row.file, "", row.cause, row.cure))
+            self._clusters.register(self._source, claims, refused)
+        return 0

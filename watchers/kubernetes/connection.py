@@ -1,0 +1,151 @@
+"""A credential in use: the session it opens, which API server that leads to, and what is read over it.
+
+Joins `session` and `reflector` for `watchers.cluster`, and says what is read of which cluster: of home all that becomes
+facts and the Secrets that register clusters; of a remote what the reader role allows, which holds no Secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import msgspec
+
+from watchers.cluster import Report, Sink, Unidentified, Unusable
+from watchers.facts.kinds import KINDS
+from watchers.kubernetes.events import refusal
+from watchers.kubernetes.kubeconfig import ApiServer, InvalidKubeconfig
+from watchers.kubernetes.listwatch import USUAL, Pace
+from watchers.kubernetes.reflector import Reflector, Resource, resources
+from watchers.kubernetes.session import Broken, Requests, Session
+from watchers.metrics import WatchMetrics
+from watchers.registration import LABEL, REMOTE_SECRET
+
+REQUIRED = frozenset({"Namespace", "Pod", "Service", "EndpointSlice"})
+"""Without one of these a cluster is of no use."""
+OF_REMOTES = REQUIRED | {"Node", "Gateway"}
+"""What is read of a remote: with these the reader role gets by."""
+
+_SECONDS = 10.0
+_LONGEST_BODY = 64 << 10
+
+
+class ReadResource(msgspec.Struct, frozen=True):
+    """Objects that are read, and whether a cluster is of no use without them."""
+
+    resource: Resource
+    required: bool
+
+    @property
+    def fact(self) -> str:
+        """The kind in the keys of their facts."""
+        return self.resource.kind.fact
+
+
+def of_remote(system_namespace: str) -> tuple[ReadResource, ...]:
+    """What is read of a remote cluster."""
+    kinds = [kind for kind in KINDS if kind.fact in OF_REMOTES]
+    return tuple(ReadResource(one, one.kind.fact in REQUIRED) for one in resources(system_namespace, kinds))
+
+
+def of_home(system_namespace: str) -> tuple[ReadResource, ...]:
+    """What is read of home, without the Secrets that register clusters."""
+    return tuple(ReadResource(one, one.kind.fact in REQUIRED) for one in resources(system_namespace))
+
+
+def registrations(system_namespace: str) -> ReadResource:
+    """The Secrets that register clusters."""
+    return ReadResource(
+        Resource(REMOTE_SECRET, namespace=system_namespace, label_selector=f"{LABEL}=true"), required=False
+    )
+
+
+class _Meta(msgspec.Struct):
+    uid: str
+
+
+class _Namespace(msgspec.Struct):
+    metadata: _Meta
+
+
+class OpenSession(Requests, Protocol):
+    """Requests that can be ended."""
+
+    async def close(self) -> None:
+        """Closes every socket."""
+
+
+class ApiConnection:
+    """A session with an API server for one cluster; see `watchers.cluster.Connection`.
+
+    ``open_session`` makes the session, and may raise InvalidKubeconfig; this raises Unusable then.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer,
+        cluster: str,
+        *,
+        system_namespace: str,
+        metrics: WatchMetrics,
+        chance: Callable[[], float],
+        pace: Pace = USUAL,
+        open_session: Callable[[ApiServer], OpenSession] = Session,
+    ) -> None:
+        try:
+            self._session = open_session(server)
+        except InvalidKubeconfig as error:
+            raise Unusable(str(error)) from None
+        self._cluster = cluster
+        self._system_namespace = system_namespace
+        self._metrics = metrics
+        self._chance = chance
+        self._pace = pace
+
+    async def identify(self) -> str:
+        """The uid of the namespace kube-system, which tells API servers apart; "" if it may not be read."""
+        try:
+            async with self._session.get("/api/v1/namespaces/kube-system", {}, silence=_SECONDS) as response:
+                body = b""
+                async for chunk in response.chunks():
+                    body += chunk
+                    if len(body) > _LONGEST_BODY:
+                        raise Unidentified("what answers is no API server: it says too much", denied=False)
+                status = response.status
+        except Broken as error:
+            raise Unidentified(str(error), denied=False) from None
+        if status in (403, 404):
+            return ""
+        if status != 200:
+            raise Unidentified(str(refusal(status, body)), denied=status == 401)
+        try:
+            return msgspec.json.decode(body, type=_Namespace).metadata.uid
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise Unidentified("what answers is no API server", denied=False) from None
+
+    async def reflect(self, kind: ReadResource, facts: Sink, report: Report) -> None:
+        """Reads a kind until cancelled."""
+        reflector = Reflector(
+            kind.resource,
+            self._cluster,
+            self._session,
+            facts,
+            system_namespace=self._system_namespace,
+            report=report,
+            metrics=self._metrics,
+            chance=self._chance,
+            pace=self._pace,
+        )
+        await reflector.run()
+
+    async def close(self) -> None:
+        """Closes every socket."""
+        await self._session.close()
+
+
+def growing(chance: Callable[[], float], pace: Pace = USUAL) -> Iterator[float]:
+    """Seconds to wait after the first failure, the second and so on: growing, jittered, capped."""
+    wait = pace.first_wait
+    while True:
+        yield wait * (1 + chance()) / 2
+        wait = min(wait * 2, pace.longest_wait)
