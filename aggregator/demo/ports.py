@@ -54,7 +54,7 @@ def _listeners(address: SocketAddress) -> Iterator[tuple[int, str]]:
         try:
             if any(str(file.readlink()) in inodes for file in (process / "fd").iterdir()):
                 command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                yield int(process.name), command.strip()[:80]
+                yield int(process.name), " ".join(command.split())[:80]
         except OSError:
             continue  # It has ended, or is not ours to look at.
 
