@@ -14,7 +14,7 @@ from typing import TypeAlias, cast
 import msgspec
 
 from aggregator.findings import Finding
-from aggregator.graph import At, Collection, Graph, Outcome, Source, Sums, Withheld
+from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, Sums, Withheld
 from aggregator.mesh.addresses import pack
 from aggregator.mesh.home import Home
 from aggregator.mesh.networks import NETWORK_LABEL, network_of
@@ -93,11 +93,16 @@ class Attachment(msgspec.Struct, frozen=True, gc=False):
 
 
 class Workloads(msgspec.Struct, frozen=True):
-    """The part of the graph this module declares."""
+    """The part of the graph this module declares.
+
+    `by_service` are sums of all workloads, `near` the workloads themselves: of those in home's network or cluster,
+    which are the ones that home's gateways reach without another gateway.
+    """
 
     pods: Collection[WorkloadKey, Workload]
     endpoints: Collection[WorkloadKey, Workload]
     by_service: Collection[ServiceInNetwork, Sums]
+    near: Index[ServiceInNetwork, WorkloadKey, Workload]
 
 
 def declare(
@@ -251,7 +256,13 @@ def declare(
     pod_workloads = cast("Collection[WorkloadKey, Workload]", graph.derive("workloads of pods", pods, pod_workload))
     endpoints = graph.expand("workloads of slices", slices, endpoint_workloads)
     by_service = graph.fold("workloads by network and service", (pod_workloads, endpoints), contributions)
-    return Workloads(pod_workloads, endpoints, by_service)
+
+    def services_near(_key: WorkloadKey, workload: Workload) -> Iterable[ServiceInNetwork]:
+        near = workload.at_home or workload.cluster == home.cluster
+        return [(workload.network, service) for service, _ in workload.services] if near else ()
+
+    near = graph.index("workloads near by service", (pod_workloads, endpoints), services_near)
+    return Workloads(pod_workloads, endpoints, by_service, near)
 
 
 def contributions(_key: WorkloadKey, workload: Workload) -> Iterable[tuple[ServiceInNetwork, Hashable, int]]:

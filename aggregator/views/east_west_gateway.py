@@ -18,9 +18,9 @@ import msgspec
 
 from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
-from aggregator.mesh.exposure import ExposedPort, Exposure, authority
+from aggregator.mesh.exposure import ExposedPort, Exposure
 from aggregator.mesh.home import Home, Mesh
-from aggregator.mesh.workloads import Workload, WorkloadKey, Workloads
+from aggregator.mesh.workloads import ServiceInNetwork, Workload, WorkloadKey, Workloads
 from aggregator.views import east_west_istio, east_west_stock
 from aggregator.views.view import ResourceKey, View, ViewKey
 from watchers.facts.core import Node
@@ -43,7 +43,7 @@ from xds.messages.listener import LISTENER_TYPE, Listener, SocketAddress, encode
 ROLE = "east-west"
 
 BoundPort: TypeAlias = tuple[str, str]
-"""(view name, authority): the endpoints of one exposed port, as one view tells them."""
+"""(view name, authority): one exposed port in one view."""
 
 
 class Form(Protocol):
@@ -79,6 +79,20 @@ class Sources(msgspec.Struct, frozen=True):
     nodes: Source[ObjectKey, Node]
     workloads: Workloads
     exposure: Exposure
+
+
+class Bound(msgspec.Struct, frozen=True, gc=False):
+    """An exposed port in a view, for its cluster or for its assignment."""
+
+    view: View
+    port: ExposedPort
+
+
+class Reached(msgspec.Struct, frozen=True, gc=False):
+    """A workload near that serves a service in the network of a view."""
+
+    bound: Bound
+    workload: Workload
 
 
 class Behind(msgspec.Struct, frozen=True, gc=False):
@@ -139,61 +153,56 @@ def declare(
             for cluster in _FORMS[view.feature("profile")].constant_clusters():
                 yield (name, cluster.name), wrap(CLUSTER_TYPE, cluster.name, encode_cluster(cluster))
 
-    # Endpoints: workloads of a view's network, once for each exposed port that they serve.
-    by_network = graph.index(
-        "networks of east-west gateways",
-        named,
-        lambda _, view: (view.feature("network"),) if view.type_url == ASSIGNMENT_TYPE else (),
-    )
-    serving = graph.index(
-        "workloads that serve, by network",
-        (model.workloads.pods, model.workloads.endpoints),
-        lambda _, workload: (workload.network,) if workload.services else (),
-    )
-    reached = graph.pair(
-        "workloads behind east-west gateways", by_network, serving, lambda _, view, __, workload: (view, workload)
+    bound = graph.pair(
+        "exposed ports of east-west gateways", by_type, exposed, lambda _, view, __, port: Bound(view, port)
     )
 
-    def endpoints(
-        at: At, key: tuple[str, WorkloadKey], item: tuple[View, Workload]
-    ) -> Iterable[tuple[tuple[str, str, WorkloadKey], Outcome[Behind]]]:
-        view, workload = item
-        form = _FORMS[view.feature("profile")]
-        for service, served in workload.services:
-            one = at.get(exposure.services, service)
-            if one is None:
-                yield (key[0], service, key[1]), Withheld("ServiceIsNotGlobal")
-            elif not workload.tunnel:
-                detail = "some of its endpoints are not in the mesh"
-                at.note(one.base, Finding(one.base, "EndpointTakesNoTunnels", "spec.selector", detail))
-                yield (key[0], service, key[1]), Withheld("EndpointTakesNoTunnels")
-            elif not (workload.healthy or one.allow_unready):
-                yield (key[0], service, key[1]), Withheld("EndpointNotReady")
-            else:
-                locality = _locality(at, model.nodes, workload)
-                for number, target in dict(served).items():
-                    if target and number in one.ports:
-                        message = form.endpoint(workload, target)
-                        told = Behind(locality, message.destination, encode_endpoint(message))
-                        yield (key[0], authority(one, number), key[1]), told
+    # Endpoints.
+    def served(_key: BoundPort, one: Bound) -> Iterable[ServiceInNetwork]:
+        assigned = one.view.type_url == ASSIGNMENT_TYPE
+        return [(one.view.feature("network"), one.port.service.key)] if assigned else ()
+
+    reached = graph.pair(
+        "workloads behind east-west gateways",
+        graph.index("exposed ports of east-west gateways by service", bound, served),
+        model.workloads.near,
+        lambda _, one, __, workload: Reached(one, workload),
+    )
+
+    def endpoint(at: At, _key: tuple[BoundPort, WorkloadKey], one: Reached) -> Outcome[Behind]:
+        port, workload = one.bound.port, one.workload
+        target = next(
+            (
+                target
+                for service, ports in workload.services
+                if service == port.service.key
+                for number, target in ports
+                if number == port.number
+            ),
+            0,
+        )
+        if not target:
+            return Withheld("PortNotServed")
+        if not workload.tunnel:
+            base, detail = port.service.base, "some of its endpoints are not in the mesh"
+            at.note(base, Finding(base, "EndpointTakesNoTunnels", "spec.selector", detail))
+            return Withheld("EndpointTakesNoTunnels")
+        if not (workload.healthy or port.service.allow_unready):
+            return Withheld("EndpointNotReady")
+        message = _FORMS[one.bound.view.feature("profile")].endpoint(workload, target)
+        return Behind(_locality(at, model.nodes, workload), message.destination, encode_endpoint(message))
 
     behind = graph.index(
         "endpoints of exposed ports",
-        graph.expand("endpoints behind east-west gateways", reached, endpoints),
-        lambda key, _: ((key[0], key[1]),),
+        graph.derive("endpoints behind east-west gateways", reached, endpoint),
+        lambda key, _: (key[0],),
     )
 
-    # Clusters and assignments: an exposed port in a view.
-    bound = graph.pair("exposed ports of east-west gateways", by_type, exposed, lambda _, view, __, port: (view, port))
-
-    def service(
-        at: At, key: BoundPort, item: tuple[View, ExposedPort]
-    ) -> Iterable[tuple[ResourceKey, Outcome[Resource]]]:
-        view, port = item
-        form = _FORMS[view.feature("profile")]
-        name = form.cluster_name(port)
-        if view.type_url == CLUSTER_TYPE:
-            yield (key[0], name), wrap(CLUSTER_TYPE, name, encode_cluster(form.service_cluster(port)))
+    def service(at: At, key: BoundPort, one: Bound) -> Iterable[tuple[ResourceKey, Outcome[Resource]]]:
+        form = _FORMS[one.view.feature("profile")]
+        name = form.cluster_name(one.port)
+        if one.view.type_url == CLUSTER_TYPE:
+            yield (key[0], name), wrap(CLUSTER_TYPE, name, encode_cluster(form.service_cluster(one.port)))
         else:
             groups = _groups(at.group(behind, key).values())
             yield (key[0], name), wrap(ASSIGNMENT_TYPE, name, encode_assignment(name, groups))

@@ -21,7 +21,7 @@ from aggregator.mesh.home import Home, Mesh
 from aggregator.mesh.identities import spiffe_id
 from aggregator.mesh.networks import HBONE_PORT, Networks, network_of
 from aggregator.mesh.split_horizon import Key, SplitHorizon
-from aggregator.mesh.workloads import ServiceInNetwork, Workload, WorkloadKey, Workloads
+from aggregator.mesh.workloads import Workload, WorkloadKey, Workloads
 from aggregator.security.certificates import Certificate
 from aggregator.traffic.backends import Backend
 from aggregator.traffic.hosts import Host, Hosts, Rule
@@ -305,15 +305,12 @@ def _declare_assignments(graph: Graph, home: Home, model: Sources) -> Collection
         authority = f"{service.hostname}:{backend.port}"
         return Reach(backend.service, backend.port, authority, service.identities, model.mesh(at).trust_domain)
 
-    def serving(_key: WorkloadKey, workload: Workload) -> Iterable[ServiceInNetwork]:
-        return [(workload.network, service) for service, _ in workload.services]
-
     targets = graph.derive("targets", model.backends, target)
     reaches = graph.derive("reaches", model.backends, reach)
     here = graph.pair(
         "endpoints of backends",
         graph.index("targets by service", targets, lambda _, one: ((one.network, one.service),)),
-        graph.index("endpoints by service", (model.workloads.pods, model.workloads.endpoints), serving),
+        model.workloads.near,
         _endpoint,
     )
     elsewhere = graph.pair(
