@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import aclosing
 from typing import Protocol
 
 import msgspec
@@ -210,21 +209,20 @@ class Reflector:
             if response.status != 200:
                 return await self._refused(response)
             self._carry_out(machine.opened(self._now()))
-            async with aclosing(response.chunks()) as chunks:
-                async for chunk in chunks:
-                    self._received = self._wall()
-                    try:
-                        complete = lines.feed(chunk)
-                    except ValueError as error:
-                        return machine.failed(Failure("decode", str(error)), self._now())
-                    if not complete:
-                        continue
-                    events = self._reader.read(complete)
-                    self._metrics.events.add(*self._labels, amount=events.objects)
-                    self._metrics.heard.set(*self._labels, value=self._received)
-                    following = self._carry_out(machine.events(events, self._now()))
-                    if following is not None:
-                        return [following]
+            async for chunk in response.chunks():
+                self._received = self._wall()
+                try:
+                    complete = lines.feed(chunk)
+                except ValueError as error:
+                    return machine.failed(Failure("decode", str(error)), self._now())
+                if not complete:
+                    continue
+                events = self._reader.read(complete)
+                self._metrics.events.add(*self._labels, amount=events.objects)
+                self._metrics.heard.set(*self._labels, value=self._received)
+                following = self._carry_out(machine.events(events, self._now()))
+                if following is not None:
+                    return [following]
         return machine.ended(self._now())
 
     async def _discover(self) -> list[Action]:
@@ -302,12 +300,11 @@ async def _body(response: Response, most: int) -> bytes:
     """The whole body; raises Broken if there is more of it than can be meant well."""
     chunks: list[bytes] = []
     size = 0
-    async with aclosing(response.chunks()) as arriving:
-        async for chunk in arriving:
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > most:
-                raise Broken("server", f"an answer is longer than {most} bytes")
+    async for chunk in response.chunks():
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > most:
+            raise Broken("server", f"an answer is longer than {most} bytes")
     return b"".join(chunks)
 
 

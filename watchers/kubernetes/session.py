@@ -14,7 +14,7 @@ import socket
 import ssl
 import time
 from asyncio import sslproto
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -56,8 +56,9 @@ class Response(Protocol):
     def headers(self) -> Mapping[str, str]:
         """The HTTP headers; names in any case."""
 
-    def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The body in pieces as they arrive; raises Broken."""
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body in pieces as they arrive, to be read once; raises Broken."""
+        ...
 
 
 class Requests(Protocol):
@@ -166,14 +167,22 @@ class _Body:
     """A Response of aiohttp."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
+        self._content = response.content
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers
 
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
+    def chunks(self) -> AsyncIterator[bytes]:
+        return self
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
         with _breaking():
-            async for chunk in self._response.content.iter_any():
-                yield chunk
+            chunk = await self._content.readany()
+        if not chunk:
+            raise StopAsyncIteration
+        return chunk
 
 
 @contextmanager

@@ -1,0 +1,193 @@
+"""Rules of `watchers.kubernetes.events`: lines and Status objects, good and bad."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.kit.manifests import CREATED
+from watchers.facts import Pod
+from watchers.facts.kinds import KINDS, Kind
+from watchers.kubernetes.events import EventReader, Lines, Refusal, refusal
+
+BY_NAME = {kind.name: kind for kind in KINDS}
+
+
+def reader(kind: str = "Namespace") -> EventReader:
+    return EventReader(BY_NAME[kind], "west", "istio-system")
+
+
+def named(name: str, version: str = "1", **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "resourceVersion": version, "creationTimestamp": CREATED, **metadata}}
+
+
+def line(kind: str, value: object) -> bytes:
+    return json.dumps({"type": kind, "object": value}).encode()
+
+
+def key(name: str) -> tuple[str, str, str, str]:
+    return ("west", "Namespace", "", name)
+
+
+def test_the_newest_change_of_every_key_counts() -> None:
+    events = reader().read(
+        [
+            line("ADDED", named("a", "3")),
+            line("ADDED", named("b", "4")),
+            line("MODIFIED", named("a", "5", labels={"x": "y"})),
+            line("DELETED", named("b", "6")),
+        ]
+    )
+    assert events.changes[key("b")] is None
+    assert events.changes[key("a")].labels == (("x", "y"),)  # type: ignore[union-attr]
+    assert (events.objects, events.resource_version, events.bookmark) == (4, "6", "")
+
+
+def test_a_bookmark_is_a_version_and_no_change() -> None:
+    bookmark = {"kind": "Namespace", "metadata": {"resourceVersion": "77", "creationTimestamp": None}}
+    events = reader().read([line("ADDED", named("a", "3")), line("BOOKMARK", bookmark)])
+    assert (events.resource_version, events.bookmark, events.initial_end) == ("77", "77", False)
+    assert list(events.changes) == [key("a")]
+
+
+def test_an_object_after_a_bookmark_has_the_newest_version() -> None:
+    bookmark = {"metadata": {"resourceVersion": "77"}}
+    events = reader().read([line("BOOKMARK", bookmark), line("ADDED", named("a", "80"))])
+    assert (events.resource_version, events.bookmark) == ("80", "77")
+
+
+def test_the_end_of_the_initial_events_is_a_bookmark_with_an_annotation() -> None:
+    bookmark = {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}
+    assert reader().read([line("BOOKMARK", bookmark)]).initial_end
+
+
+def test_an_object_that_cannot_be_used_is_put_aside() -> None:
+    events = reader().read(
+        [
+            line("ADDED", named("a", "3")),
+            line("ADDED", named("b", "4", labels={"x": 1})),
+            line("ADDED", named("c", "5")),
+        ]
+    )
+    assert sorted(events.changes) == [key("a"), key("c")]
+    assert str(events.invalid[key("b")]) == "Namespace b: metadata.labels.x is 1, must be a string"
+    assert events.resource_version == "5"
+
+
+def test_a_later_version_that_can_be_used_mends_it() -> None:
+    events = reader().read([line("ADDED", named("a", "3", labels={"x": 1})), line("MODIFIED", named("a", "4"))])
+    assert not events.invalid
+    assert key("a") in events.changes
+
+
+def test_a_later_version_that_cannot_leaves_the_one_before() -> None:
+    events = reader().read([line("ADDED", named("a", "3")), line("MODIFIED", named("a", "4", labels={"x": 1}))])
+    assert events.changes[key("a")] is not None
+    assert key("a") in events.invalid
+
+
+def test_an_object_that_cannot_be_used_can_be_deleted() -> None:
+    events = reader().read([line("DELETED", named("a", "3", labels={"x": 1}))])
+    assert events.changes == {key("a"): None}
+    assert not events.invalid
+
+
+def test_what_is_no_longer_selected_is_gone() -> None:
+    events = reader("ConfigMap").read([line("MODIFIED", named("istio", "3", namespace="elsewhere"))])
+    assert events.changes == {("west", "MeshConfig", "elsewhere", "istio"): None}
+
+
+@pytest.mark.parametrize("name", ["", "../etc", "a/b", "A", "x" * 300, "a\0b"])
+def test_no_name_that_an_object_cannot_have_becomes_a_key(name: str) -> None:
+    events = reader().read([line("ADDED", named(name)), line("DELETED", named(name))])
+    assert not events.changes
+
+
+def test_an_error_ends_the_batch_with_what_the_status_says() -> None:
+    status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+    events = reader().read([line("ADDED", named("a")), line("ERROR", status), line("ADDED", named("b"))])
+    assert events.refusal == Refusal(410, "Expired", "too old")
+    assert list(events.changes) == [key("a")]
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"<html>", b"null", b"[]", b'{"type": 7}', b'{"type":"GONE","object":{}}', b"\xff\xfe", b'{"type":"ADD']
+)
+def test_a_line_that_is_no_event_ends_the_batch(garbage: bytes) -> None:
+    events = reader().read([line("ADDED", named("a")), garbage, line("ADDED", named("b"))])
+    assert events.garbage
+    assert list(events.changes) == [key("a")]
+
+
+def test_empty_lines_are_nothing() -> None:
+    events = reader().read([b"", b"\r", line("ADDED", named("a"))])
+    assert (events.objects, events.garbage) == (1, False)
+
+
+def test_a_pod_of_a_watch_is_the_pod_of_a_list() -> None:
+    pod = {**named("cart-1", namespace="shop"), "status": {"podIP": "10.0.0.1", "phase": "Running"}}
+    events = reader("Pod").read([line("ADDED", pod)])
+    page = BY_NAME["Pod"].decode_page(json.dumps({"items": [pod], "metadata": {}}).encode(), "west", "istio-system")
+    assert dict(page.facts) == events.changes
+    assert isinstance(page.facts[0][1], Pod)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_every_kind_can_be_deleted_by_its_name(kind: Kind) -> None:
+    events = reader(kind.name).read([line("DELETED", named("istio", namespace="shop"))])
+    place = "shop" if kind.namespaced else ""
+    assert events.changes == {("west", kind.fact, place, "istio"): None}
+
+
+FIELDS = st.sampled_from(("metadata", "name", "resourceVersion", "annotations", "details", "code"))
+LEAVES = st.none() | st.integers() | st.text(max_size=4)
+OBJECTS = st.recursive(LEAVES, lambda inner: st.dictionaries(FIELDS, inner, max_size=3), max_leaves=4)
+EVENTS = st.builds(line, st.sampled_from(("ADDED", "DELETED", "BOOKMARK", "ERROR")), OBJECTS)
+
+
+@given(st.lists(st.binary(max_size=60) | EVENTS, max_size=4))
+@settings(max_examples=100, deadline=None)
+def test_no_line_makes_the_reader_fail(lines: list[bytes]) -> None:
+    for kind in ("Namespace", "Pod", "Secret"):
+        reader(kind).read(lines)
+
+
+@given(st.lists(st.binary(max_size=8).map(lambda data: data.replace(b"\n", b"")), max_size=8), st.data())
+@settings(max_examples=100)
+def test_lines_are_the_same_wherever_the_body_is_cut(lines: list[bytes], data: st.DataObject) -> None:
+    body = b"".join(one + b"\n" for one in lines)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=6)))
+    splitter = Lines(1000)
+    pieces = [body[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(body)], strict=True)]
+    assert [one for piece in pieces for one in splitter.feed(piece)] == lines
+
+
+def test_a_line_that_does_not_end_is_bounded() -> None:
+    splitter = Lines(10)
+    splitter.feed(b"short\n123456")
+    with pytest.raises(ValueError, match="longer than 10 bytes"):
+        splitter.feed(b"789012")
+
+
+def test_a_refusal_says_when_to_come_back() -> None:
+    body = json.dumps({"code": 429, "details": {"retryAfterSeconds": 7}}).encode()
+    assert refusal(429, body).retry_after == 7
+    assert refusal(429, body, {"Retry-After": "3"}).retry_after == 3
+    assert refusal(429, b"", {"Retry-After": "Wed, 21 Oct 2026 07:28:00 GMT"}).retry_after is None
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b'{"code": "x"}', b"\xff"])
+def test_an_error_page_says_no_more_than_its_status(body: bytes) -> None:
+    assert refusal(502, body) == Refusal(502)
+
+
+def test_a_version_too_large_is_recognised_by_cause_and_by_message() -> None:
+    by_cause = {"code": 504, "details": {"causes": [{"reason": "ResourceVersionTooLarge"}]}}
+    by_message = {"code": 504, "message": "Timeout: Too large resource version: 9, current: 5"}
+    assert refusal(504, json.dumps(by_cause).encode()).too_large
+    assert refusal(504, json.dumps(by_message).encode()).too_large
+    assert not refusal(504, b"{}").too_large
