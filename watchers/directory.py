@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +28,10 @@ from watchers.watching import Places, SourceError, Watch, places_of
 
 _YOUNG = 2_000_000_000
 """Nanoseconds in which a file system's clock may not tell two writes apart."""
+
+_PARSING = threading.Lock()
+"""Held while a file is parsed. Threads that parse at the same time only take turns, with each other and with the event
+loop, and each holds its file several times over; reading does not wait, as a directory may be of a dead server."""
 
 
 async def watch_directory(
@@ -164,7 +169,8 @@ class Directory:
             flaw = Flaw(1, "is empty, as files are that are about to be written", "delete it to delete its objects")
             return _kept(known, settled, digest, flaw)
         try:
-            manifests = read_manifests(found.name, data, self.cluster, self._system_namespace)
+            with _PARSING:
+                manifests = read_manifests(found.name, data, self.cluster, self._system_namespace)
         except UnreadableText as error:
             return _kept(known, settled, digest, Flaw(error.line, error.cause, error.cure))
         except Exception as error:  # noqa: BLE001 - whatever a file does to us, its neighbours are not to suffer

@@ -8,7 +8,6 @@ stop drains its streams first.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import time
@@ -18,7 +17,7 @@ from pathlib import Path
 from aggregator import __version__
 from aggregator.admin.pages import Pages, admin_app, health_app
 from aggregator.admin.server import HttpListener
-from aggregator.app import traces
+from aggregator.app import memory, traces
 from aggregator.app.aggregate import Aggregator, Tables
 from aggregator.app.clock import steady_clock
 from aggregator.app.clusters import Clusters, WatchSource
@@ -44,9 +43,6 @@ from xds.server.streams import Streams
 
 log = logging.getLogger(__name__)
 
-COLLECT = (50_000, 20, 1000)
-"""Thresholds of the garbage collector: nearly all that is kept are records it need not look at."""
-
 
 async def run(settings: Settings) -> None:
     """Run a control plane until cancelled; then drain.
@@ -55,17 +51,8 @@ async def run(settings: Settings) -> None:
     ListenError, TokenFileError, CertificateAuthorityError.
     """
     began = time.monotonic()
-    # What was imported stays: no need to look at it again at every collection.
-    _set_aside()
-    gc.set_threshold(*COLLECT)
-    # Nor at what was read, which stays for long.
-    await ControlPlane(settings).run(began, when_serving=_set_aside)
-
-
-def _set_aside() -> None:
-    """Takes all there is out of the collector's sight."""
-    gc.collect()
-    gc.freeze()
+    memory.prepare()
+    await ControlPlane(settings).run(began, when_serving=memory.set_aside)
 
 
 class ControlPlane:

@@ -217,14 +217,13 @@ class Driver:
 def control_plane(pipe: Connection, sources: list[tuple[str, Path]]) -> None:
     """The process of the control plane; the first source is home. Sends the ready Run and its port, then obeys."""
     began = time.monotonic()
-    from aggregator.app.main import COLLECT, ControlPlane
+    from aggregator.app import memory
+    from aggregator.app.main import ControlPlane
     from aggregator.app.setting_values import Address, ClusterSource
     from aggregator.app.settings import Settings
 
     logging.disable(logging.WARNING)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECT)
+    memory.prepare()
     loopback = Address("127.0.0.1", 0)
     clusters = [ClusterSource(name, path) for name, path in sources]
     settings = Settings(
@@ -242,7 +241,7 @@ def control_plane(pipe: Connection, sources: list[tuple[str, Path]]) -> None:
         steps.watch(on=True)
         plane = ControlPlane(settings)
         with contextlib.redirect_stdout(io.StringIO()):
-            running = asyncio.create_task(plane.run(began))
+            running = asyncio.create_task(plane.run(began, when_serving=memory.set_aside))
             serving = asyncio.create_task(plane.serving.wait())
             await asyncio.wait((running, serving), return_when=asyncio.FIRST_COMPLETED)
         if running.done():
