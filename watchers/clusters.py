@@ -24,10 +24,10 @@ REGISTRATIONS = ""
 
 
 class Credential(msgspec.Struct, frozen=True):
-    """An API server to read, and the claim that leads there."""
+    """An API server to read, and the claim that leads there; home needs none."""
 
     server: ApiServer
-    claim: Claim
+    claim: Claim | None = None
 
 
 class MakeWatch(Protocol):
@@ -48,7 +48,9 @@ class _Remote:
 
 
 class Clusters:
-    """The registered clusters. ``reserved`` are ids nobody can claim; ``now`` is in nanoseconds of Unix time."""
+    """The registered clusters. ``reserved`` are ids nobody can claim; ``now`` is in nanoseconds of Unix time,
+    ``removed`` hears of every cluster that goes.
+    """
 
     def __init__(
         self,
@@ -58,12 +60,14 @@ class Clusters:
         make: MakeWatch,
         now: Callable[[], int],
         allowances: Allowances,
+        removed: Callable[[str], None] = lambda _cluster: None,
     ) -> None:
         self._facts = facts
         self._reserved = dict(reserved)
         self._make = make
         self._now = now
         self._allowances = allowances
+        self._removed = removed
         self._claims: dict[str, tuple[Sequence[Claim], Sequence[Refused]]] = {}
         self._uids: dict[Claim, str] = {}
         self._remotes: dict[str, _Remote] = {}
@@ -98,8 +102,9 @@ class Clusters:
             self._settle()
 
     def _identified(self, credential: Credential, uid: str) -> None:
-        if self._uids.get(credential.claim, "") != uid:
-            self._uids[credential.claim] = uid
+        claim = credential.claim
+        if claim is not None and self._uids.get(claim, "") != uid:
+            self._uids[claim] = uid
             self._settle()
 
     def _settle(self) -> None:
@@ -136,8 +141,16 @@ class Clusters:
     def _remove(self, cluster: str) -> None:
         remote = self._remotes.pop(cluster)
         remote.watch.remove()
-        if remote.task is not None:
+        if remote.task is None:
+            self._removed(cluster)
+        else:
             remote.task.cancel()
+            # Only then does nobody count for it any more.
+            remote.task.add_done_callback(lambda _: self._ended(cluster))
+
+    def _ended(self, cluster: str) -> None:
+        if cluster not in self._remotes:
+            self._removed(cluster)
 
     def _tell(self, refused: Iterable[Refused]) -> None:
         faults: dict[ObjectKey, Fact] = {}

@@ -2,8 +2,7 @@
 
 `KubeCluster` is one API server: its objects, who may read what, its scripted faults and what it was asked. `answer`
 serves a request without any socket (for tests in virtual time); `KubeApi` serves many clusters over HTTP on loopback, a
-port each, by TLS on request. Bookmarks come by themselves only if `bookmark_every` is set. Nothing here sleeps but for
-the time a request or a fault names.
+port each, by TLS on request. Nothing here sleeps but for the time a request or a fault names, and between bookmarks.
 """
 
 from __future__ import annotations
@@ -141,7 +140,7 @@ class KubeCluster:
     ``tokens`` may be changed at any time: those that are accepted, None for anyone, which is the default. A revoked
     token does not end an open watch, as with a real server. Of ``forbidden`` kinds everything is refused with 403, of
     ``absent`` ones (a CRD that is not installed) with 404. ``watch_list`` is whether the server streams initial lists.
-    ``bookmark_every`` is in seconds.
+    ``bookmark_every`` is in seconds. While ``refuse_connections`` is set, sessions in memory do not reach it.
     """
 
     def __init__(self, name: str = "kube", resources: Iterable[Resource] = RESOURCES) -> None:
@@ -152,7 +151,8 @@ class KubeCluster:
         self.forbidden: set[str] = set()
         self.absent: set[str] = set()
         self.watch_list = True
-        self.bookmark_every: float | None = None
+        self.bookmark_every: float | None = 60.0
+        self.refuse_connections = False
         self.requests: list[Request] = []
         self.url = ""
         self.ca = b""

@@ -24,6 +24,8 @@ class MemorySession:
     @asynccontextmanager
     async def get(self, path: str, query: Mapping[str, str], *, silence: float) -> AsyncIterator[MemoryResponse]:
         """As Session.get."""
+        if self._cluster.refuse_connections:
+            raise Broken("connect", "Connection refused")
         headers = {"Authorization": f"Bearer {self._token}"}
         try:
             async with asyncio.timeout(silence):

@@ -6,12 +6,15 @@ facts and the Secrets that register clusters; of a remote what the reader role a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
 
-from watchers.cluster import Report, Sink, Unidentified, Unusable
+from watchers.cluster import ClusterWatch, Report, Rows, Sink, Unidentified, Unusable
+from watchers.clusters import Credential
 from watchers.facts.kinds import KINDS
 from watchers.kubernetes.events import refusal
 from watchers.kubernetes.kubeconfig import ApiServer, InvalidKubeconfig
@@ -89,6 +92,8 @@ class ApiConnection:
         system_namespace: str,
         metrics: WatchMetrics,
         chance: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
         pace: Pace = USUAL,
         open_session: Callable[[ApiServer], OpenSession] = Session,
     ) -> None:
@@ -100,6 +105,8 @@ class ApiConnection:
         self._system_namespace = system_namespace
         self._metrics = metrics
         self._chance = chance
+        self._clock = clock
+        self._wall = wall
         self._pace = pace
 
     async def identify(self) -> str:
@@ -135,12 +142,93 @@ class ApiConnection:
             metrics=self._metrics,
             chance=self._chance,
             pace=self._pace,
+            now=self._clock,
+            wall=self._wall,
         )
         await reflector.run()
 
     async def close(self) -> None:
         """Closes every socket."""
         await self._session.close()
+
+
+class Reader:
+    """Makes the watches of a process: what of home, what of a remote, and where it goes.
+
+    A remote is waited for so many seconds (``patience``) from when it is made. ``chance`` gives numbers from 0 to 1;
+    ``clock`` and ``wall`` are the time in seconds, one that only grows and Unix time.
+    """
+
+    def __init__(
+        self,
+        facts: Rows,
+        *,
+        system_namespace: str,
+        patience: float,
+        metrics: WatchMetrics,
+        chance: Callable[[], float] = random.random,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        pace: Pace = USUAL,
+        open_session: Callable[[ApiServer], OpenSession] = Session,
+    ) -> None:
+        self._facts = facts
+        self._system_namespace = system_namespace
+        self._patience = patience
+        self._metrics = metrics
+        self._chance = chance
+        self._clock = clock
+        self._wall = wall
+        self._pace = pace
+        self._open_session = open_session
+
+    def home(
+        self, cluster: str, secrets: Sink, identified: Callable[[Credential, str], None]
+    ) -> ClusterWatch[Credential, ReadResource]:
+        """The watch of home; ``secrets`` takes those that register clusters."""
+        kinds: list[tuple[ReadResource, Sink]] = [(kind, self._facts) for kind in of_home(self._system_namespace)]
+        kinds.append((registrations(self._system_namespace), secrets))
+        return self._watch(cluster, kinds, identified, home=True)
+
+    def remote(
+        self, cluster: str, identified: Callable[[Credential, str], None]
+    ) -> ClusterWatch[Credential, ReadResource]:
+        """The watch of a remote cluster."""
+        kinds = [(kind, self._facts) for kind in of_remote(self._system_namespace)]
+        return self._watch(cluster, kinds, identified, home=False)
+
+    def _watch(
+        self,
+        cluster: str,
+        kinds: Sequence[tuple[ReadResource, Sink]],
+        identified: Callable[[Credential, str], None],
+        *,
+        home: bool,
+    ) -> ClusterWatch[Credential, ReadResource]:
+        def connect(credential: Credential) -> ApiConnection:
+            return ApiConnection(
+                credential.server,
+                cluster,
+                system_namespace=self._system_namespace,
+                metrics=self._metrics,
+                chance=self._chance,
+                clock=self._clock,
+                wall=self._wall,
+                pace=self._pace,
+                open_session=self._open_session,
+            )
+
+        return ClusterWatch(
+            cluster,
+            self._facts,
+            home=home,
+            deadline=self._wall() + self._patience,
+            kinds=kinds,
+            connect=connect,
+            delays=lambda: growing(self._chance, self._pace),
+            now=lambda: int(self._wall() * 1e9),
+            identified=identified,
+        )
 
 
 def growing(chance: Callable[[], float], pace: Pace = USUAL) -> Iterator[float]:
