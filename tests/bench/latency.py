@@ -13,24 +13,21 @@ that revision or a later one. So a change that was superseded before it was sent
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
-import io
-import logging
-import multiprocessing
 import random
 import tempfile
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
 from tests.bench import mesh
 from tests.bench.memory import resident
+from tests.bench.plane import Commands, process, received, serve
 from tests.bench.results import quantile
 from tests.bench.stream import Stream
 from tests.kit.ztunnel.grpc_transport import METHOD
@@ -41,6 +38,9 @@ from watchers.facts.keys import ObjectKey
 from watchers.sink import Cause
 from xds import protos
 
+if TYPE_CHECKING:
+    from aggregator.app.main import ControlPlane
+
 CLIENTS = 10
 RATE = 100
 """Changes a second."""
@@ -49,8 +49,6 @@ BURST = 4000
 BURSTS = 5
 QUIET = 0.5
 """Seconds between two runs: longer than the control plane ever pauses."""
-PATIENCE = 120.0
-"""Seconds after which a benchmark that makes no progress fails."""
 
 Published: TypeAlias = tuple[int, tuple[str, ...], tuple[int, ...]]
 """A revision: its number, the names of its resources, the numbers of the changes that led to it (the newest 64)."""
@@ -112,37 +110,24 @@ class Steps:
         setattr(asyncio.Handle, "_run", timed if on else run)  # noqa: B010 - a method is not to be assigned, says mypy
 
 
-class Driver:
-    """Does inside the control plane what the measuring process asks for: each method here is one command."""
+class Driver(Commands):
+    """Does inside the control plane what the measuring process asks for."""
 
-    def __init__(self, plane: Any, pipe: Connection, steps: Steps) -> None:
+    def __init__(self, plane: ControlPlane, pipe: Connection, steps: Steps) -> None:
         from aggregator.views import ztunnel
 
-        self.ended = asyncio.Event()
-        self._plane = plane
-        self._pipe = pipe
+        super().__init__(plane, pipe)
         self._steps = steps
         self._published: list[Published] = []
         self._passes = 0
         self._first_ns = 0
         self._last = -1
         self._changes = plane.tables.resources.cursor(ztunnel.ADDRESSES.name, self._note, from_start=False)
-        self._tasks = asyncio.TaskGroup()
         self._begin_ns, self._begin_cpu = time.monotonic_ns(), time.process_time()
 
-    async def run(self) -> None:
-        """Obey until told to stop."""
-        loop = asyncio.get_running_loop()
-        async with self._tasks:
-            loop.add_reader(self._pipe.fileno(), self._hear)
-            try:
-                await self.ended.wait()
-            finally:
-                loop.remove_reader(self._pipe.fileno())
-
-    def _hear(self) -> None:
-        name, *arguments = self._pipe.recv()
-        getattr(self, name)(*arguments)
+    def ready(self) -> tuple[object, int, float, float, float]:
+        """The port, when this is, CPU time since the start, and the longest step by the clock and in CPU time."""
+        return super().ready(), time.monotonic_ns(), time.process_time(), self._steps.longest, self._steps.longest_cpu
 
     def _note(self) -> None:
         from aggregator.app.records import Pass
@@ -157,8 +142,8 @@ class Driver:
         self._published = []
         self._first_ns = 0
         self._steps.watch(on=watched)
-        self._plane.aggregator.longest_slice = 0.0
-        self._passes = self._plane.pipeline.graph.passes
+        self.plane.aggregator.longest_slice = 0.0
+        self._passes = self.plane.pipeline.graph.passes
         self._begin_ns, self._begin_cpu = time.monotonic_ns(), time.process_time()
 
     def change(self, number: int, key: ObjectKey) -> None:
@@ -166,7 +151,7 @@ class Driver:
         if not self._first_ns:
             self._first_ns = time.monotonic_ns()
         self._last = number
-        facts = self._plane.tables.facts
+        facts = self.plane.tables.facts
         pod = facts.get(key)
         assert isinstance(pod, Pod)
         turned = msgspec.structs.replace(pod, ready=not pod.ready)
@@ -182,17 +167,17 @@ class Driver:
                     await asyncio.sleep(0)
             await self._report()
 
-        self._tasks.create_task(write())
+        self.tasks.create_task(write())
 
     def end(self) -> None:
         """The run ends: tell of it once all changes are published."""
-        self._tasks.create_task(self._report())
+        self.tasks.create_task(self._report())
 
     async def _report(self) -> None:
         from aggregator.app.records import Pass
 
         while True:
-            passes = [one for one in self._plane.records.recent() if isinstance(one, Pass)]
+            passes = [one for one in self.plane.records.recent() if isinstance(one, Pass)]
             if self._last in {cause.number for one in passes for cause in one.causes if isinstance(cause, Change)}:
                 break
             await asyncio.sleep(0.01)
@@ -202,59 +187,19 @@ class Driver:
             cpu=time.process_time() - self._begin_cpu,
             block=self._steps.longest,
             block_cpu=self._steps.longest_cpu,
-            slice=self._plane.aggregator.longest_slice,
+            slice=self.plane.aggregator.longest_slice,
             resident=resident(),
-            passes=self._plane.pipeline.graph.passes - self._passes,
+            passes=self.plane.pipeline.graph.passes - self._passes,
             published=self._published,
         )
-        self._pipe.send(run)
-
-    def stop(self) -> None:
-        """The end."""
-        self.ended.set()
+        self.pipe.send(run)
 
 
 def control_plane(pipe: Connection, sources: list[tuple[str, Path]]) -> None:
-    """The process of the control plane; the first source is home. Sends the ready Run and its port, then obeys."""
-    began = time.monotonic()
-    from aggregator.app import memory
-    from aggregator.app.main import ControlPlane
-    from aggregator.app.setting_values import Address, ClusterSource
-    from aggregator.app.settings import Settings
-
-    logging.disable(logging.WARNING)
-    memory.prepare()
-    loopback = Address("127.0.0.1", 0)
-    clusters = [ClusterSource(name, path) for name, path in sources]
-    settings = Settings(
-        local=clusters[0],
-        remote=tuple(clusters[1:]),
-        xds=loopback,
-        xds_plaintext=loopback,
-        health=loopback,
-        admin=loopback,
-        drain=0.0,
-    )
-
-    async def serve() -> None:
-        steps = Steps()
-        steps.watch(on=True)
-        plane = ControlPlane(settings)
-        with contextlib.redirect_stdout(io.StringIO()):
-            running = asyncio.create_task(plane.run(began, when_serving=memory.set_aside))
-            serving = asyncio.create_task(plane.serving.wait())
-            await asyncio.wait((running, serving), return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            await running
-        assert plane.ports is not None
-        pipe.send((plane.ports.plaintext, time.monotonic_ns(), time.process_time(), steps.longest, steps.longest_cpu))
-        driver = Driver(plane, pipe, steps)
-        await driver.run()
-        running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
-
-    asyncio.run(serve())
+    """The process of the control plane; the first source is home."""
+    steps = Steps()
+    steps.watch(on=True)
+    serve(pipe, sources, lambda plane, pipe: Driver(plane, pipe, steps))
 
 
 # -- the clients' process
@@ -338,31 +283,6 @@ def ztunnels(pipe: Connection, port: int) -> None:
 
 
 # -- the measuring process
-
-
-@contextlib.contextmanager
-def process(name: Callable[..., None], *arguments: object) -> Iterator[Connection]:
-    """A process and the pipe to it; ends with the context."""
-    context = multiprocessing.get_context("spawn")
-    pipe, theirs = context.Pipe()
-    child = context.Process(target=name, args=(theirs, *arguments))
-    child.start()
-    theirs.close()
-    try:
-        yield pipe
-    finally:
-        child.join(10)
-        if child.is_alive():
-            child.kill()
-            child.join()
-        pipe.close()
-
-
-def received(pipe: Connection) -> Any:
-    """What a process says next."""
-    if not pipe.poll(PATIENCE):
-        raise TimeoutError(f"nothing was said for {PATIENCE:g} s")
-    return pipe.recv()
 
 
 class Bench:
