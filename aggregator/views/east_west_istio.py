@@ -136,7 +136,7 @@ def service_cluster(port: ExposedPort) -> Cluster:
     name, service = cluster_name(port), port.service
     return Cluster(
         name,
-        Discovered(),
+        Discovered(named=True),
         transport_socket=_INTO_FORWARD,
         connect_timeout=CONNECT_TIMEOUT,
         stat_name=_stat_name(name),

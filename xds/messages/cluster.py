@@ -7,12 +7,14 @@ would turn a burst into errors.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from xds import protos
-from xds.encoded import Encoded, encode
+from xds.encoded import Encoded, concatenate, encode, varint
 from xds.messages.extension import Extension, write_any, write_extension
 
 CLUSTER_TYPE: Final = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
@@ -26,10 +28,13 @@ BLACK_HOLE: Final = "BlackHoleCluster"
 """The name of the cluster without endpoints, in every mesh."""
 
 _cluster = protos.envoy.config.cluster.v3.Cluster
+_NAME: Final = b"\x0a"  # Cluster.name = 1
 
 
 class Discovered(Struct, frozen=True, gc=False):
-    """Endpoints come over EDS from the same stream, under the cluster's name."""
+    """Endpoints come over EDS from the same stream, under the cluster's name, which is said only if `named`."""
+
+    named: bool = False
 
 
 class InternalListener(Struct, frozen=True, gc=False):
@@ -92,11 +97,28 @@ class Cluster(Struct, frozen=True, gc=False):
 
 
 def encode_cluster(cluster: Cluster) -> Encoded:
-    """The bytes of an envoy.config.cluster.v3.Cluster."""
+    """The bytes of an envoy.config.cluster.v3.Cluster.
+
+    Of clusters that differ in their names alone, of which there may be one for every service, all else is made once.
+    """
+    if isinstance(cluster.source, Discovered) and not cluster.source.named and cluster.service is None:
+        name = cluster.name.encode()
+        return concatenate(_NAME + varint(len(name)) + name + _nameless(replace(cluster, name="")), ())
+    return encode(_message(cluster))
+
+
+@lru_cache(maxsize=256)
+def _nameless(cluster: Cluster) -> bytes:
+    return _message(cluster).SerializeToString(deterministic=True)
+
+
+def _message(cluster: Cluster) -> protos.envoy.config.cluster.v3.Cluster:
     message = _cluster(name=cluster.name, alt_stat_name=cluster.stat_name)
     match cluster.source:
-        case Discovered():
+        case Discovered(named):
             _write_discovered(message)
+            if named:
+                message.eds_cluster_config.service_name = cluster.name
         case InternalListener(name):
             message.type = _cluster.STATIC
             message.load_assignment.cluster_name = cluster.name
@@ -128,13 +150,12 @@ def encode_cluster(cluster: Cluster) -> Encoded:
         write_any(message.typed_extension_protocol_options[options.name], options)
     if cluster.service is not None:
         _write_service(message, cluster.service)
-    return encode(message)
+    return message
 
 
 def _write_discovered(message: protos.envoy.config.cluster.v3.Cluster) -> None:
     message.type = _cluster.EDS
     discovery = message.eds_cluster_config
-    discovery.service_name = message.name
     discovery.eds_config.ads.SetInParent()
     discovery.eds_config.resource_api_version = protos.envoy.config.core.v3.V3
     discovery.eds_config.initial_fetch_timeout.SetInParent()  # 0: without endpoints known it is never ready

@@ -10,7 +10,7 @@ import pytest
 
 from aggregator.graph import Pass
 from aggregator.pipeline import RESOURCES
-from aggregator.views.ingress_gateway import STANDING_CLUSTERS, view_of
+from aggregator.views.ingress_gateway import STANDING_CLUSTERS, scope_name, view_of
 from aggregator.views.view import View
 from tests.kit import certificates as c
 from tests.kit import manifests as m
@@ -153,6 +153,21 @@ def test_a_host_is_a_scope_of_its_class_and_name() -> None:
     assert scope["route_configuration"]["request_headers_to_remove"] == ["x-isthmus-class", "x-isthmus-host"]
 
 
+def test_a_scope_has_a_name_that_costs_little_and_is_nobody_elses() -> None:
+    hosts = ["a.example", "a" * 14, "a" * 15, *(f"{letter * 30}.example" for letter in "abc")]
+    names = [scope_name(host) for host in hosts]
+    assert names[:2] == ["default|a.example", f"default|{'a' * 14}"]
+    assert all(len(name) == 22 and name.startswith("#") for name in names[2:])
+    assert len(set(names)) == len(names)
+    assert scope_name("a" * 15) == "#2uIfeGuRK59XOzeXGgeP7"
+
+
+def test_the_routes_of_a_host_are_called_by_its_whole_name() -> None:
+    host = f"{'a' * 30}.example"
+    world = world_of(ingress(host))
+    assert told(world, SCOPED_ROUTE_TYPE, scope_name(host))["route_configuration"]["name"] == f"default|{host}"
+
+
 def test_rules_become_routes_in_the_order_of_matching_and_what_is_left_is_not_found() -> None:
     rules = [m.ingress_rule("a.example", ("/api", "orders", 80), ("/api/v2/", "orders", "grpc"))]
     rules.append(m.ingress_rule("a.example", ("/login", "orders", 80), path_type="Exact"))
@@ -215,7 +230,6 @@ def test_a_bad_renewal_changes_nothing() -> None:
 def test_a_backend_is_a_cluster_whose_endpoints_are_discovered() -> None:
     cluster = told(world_of(orders(), ingress()), CLUSTER_TYPE, ORDERS)
     assert cluster["type"] == "EDS"
-    assert cluster["eds_cluster_config"]["service_name"] == ORDERS
     assert [one["name"] for one in cluster["transport_socket"]["typed_config"]["passthrough_metadata"]] == [
         "envoy.filters.listener.original_dst",
         "istio",

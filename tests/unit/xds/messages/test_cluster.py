@@ -33,11 +33,23 @@ def shown(source: Source, **fields: Any) -> dict[str, Any]:
 def test_discovered_endpoints_come_over_the_same_stream_under_the_clusters_name_and_are_waited_for() -> None:
     told = shown(Discovered())
     assert (told["type"], told["lb_policy"]) == ("EDS", "LEAST_REQUEST")
-    assert told["eds_cluster_config"] == {
-        "service_name": "c",
-        "eds_config": {"ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "0s"},
-    }
+    source = {"ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "0s"}
+    assert told["eds_cluster_config"] == {"eds_config": source}
+    assert shown(Discovered(named=True))["eds_cluster_config"] == {"eds_config": source, "service_name": "c"}
     assert told["common_lb_config"] == {"healthy_panic_threshold": {}}
+
+
+def test_clusters_that_differ_in_their_names_alone_are_as_if_made_one_by_one() -> None:
+    def made(name: str, timeout: int) -> Any:
+        cluster = Cluster(name, Discovered(), transport_socket=RAW, connect_timeout=timeout)
+        return proto.FromString(encode_cluster(cluster).data)
+
+    first, second, other = made("a", 1), made("b" * 200, 1), made("a", 2)
+    assert (first.name, second.name, other.name) == ("a", "b" * 200, "a")
+    second.name = "a"
+    assert first == second
+    other.connect_timeout.seconds = 1
+    assert first == other
 
 
 def test_an_internal_listener_is_the_one_endpoint() -> None:
