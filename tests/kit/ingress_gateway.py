@@ -42,12 +42,16 @@ class IngressGateway:
     """Use it as an async context manager; entering waits until the gateway is ready.
 
     `objects` are in the cluster from the beginning, beside a Service `shop/web` (port 80) with one pod outside of the
-    mesh, the `application`. `issuer` is whom visitors trust.
+    mesh, the `application`; with `answering` False somebody else answers there. `issuer` is whom visitors trust.
+    `settings` are the control plane's.
     """
 
-    def __init__(self, directory: Path, binary: Path, *objects: Manifest, **settings: Any) -> None:
+    def __init__(
+        self, directory: Path, binary: Path, *objects: Manifest, answering: bool = True, **settings: Any
+    ) -> None:
         self._directory = directory
         self._binary = binary
+        self._answering = answering
         self._facts: Facts | None = None
         self._ending = AsyncExitStack()
         self.issuer = c.Issuer("an authority")
@@ -68,8 +72,9 @@ class IngressGateway:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as ending:
-            server = await asyncio.start_server(_answer, self.application.host, self.application.port)
-            ending.callback(server.close)
+            if self._answering:
+                server = await asyncio.start_server(answer, self.application.host, self.application.port)
+                ending.callback(server.close)
             ending.push_async_callback(self._stop_plane)
             await self._start_plane()
             self.envoy = await self._start_envoy()
@@ -216,7 +221,7 @@ def free_port(address: str) -> int:
         return port
 
 
-async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answers each request of a connection with what it was, as JSON."""
     try:
         while True:
@@ -225,5 +230,6 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
             body = json.dumps({"request": head[0], "headers": headers}).encode()
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
             await writer.drain()
-    except (asyncio.IncompleteReadError, ConnectionError):
+    except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+        # Also cancelled it just ends: a server's connections have nobody else who would look at what became of them.
         writer.close()

@@ -58,7 +58,8 @@ class Route(Struct, frozen=True, gc=False):
 
 
 class Scope(Struct, frozen=True, gc=False):
-    """The routes of one host, in the order of matching; `key` has a text for each fragment.
+    """The routes of one host, in the order of matching; `key` has a text for each fragment, and stands for the scope
+    wherever people read of it. `name` is the resource's.
 
     `hidden_headers` are those the listener made the key of, which nobody behind it should see.
     """
@@ -108,7 +109,7 @@ NOT_FOUND: Final = encode_route(Route("not-found", PathMatch("everything"), Answ
 def encode_scope(scope: Scope) -> Encoded:
     """The bytes of a ScopedRouteConfiguration."""
     virtual_host = concatenate(_virtual_host(scope.host), [(_ROUTES, route) for route in scope.routes])
-    head = _route.RouteConfiguration(name=scope.name, request_headers_to_remove=scope.hidden_headers)
+    head = _route.RouteConfiguration(name="|".join(scope.key), request_headers_to_remove=scope.hidden_headers)
     # Clusters come on demand, after the routes that name them.
     head.validate_clusters.SetInParent()
     configuration = concatenate(head.SerializeToString(deterministic=True), [(_VIRTUAL_HOSTS, virtual_host)])

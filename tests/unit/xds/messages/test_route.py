@@ -70,10 +70,10 @@ def test_plain_http_is_sent_to_https_but_for_challenges() -> None:
 
 def test_a_scope_in_full() -> None:
     first, second = encode_route(route("exact", "/a")), encode_route(route())
-    scope = Scope("default|a.example", ("default", "a.example"), "a.example", (first, second), ("x-a", "x-b"))
+    scope = Scope("#1", ("default", "a.example"), "a.example", (first, second), ("x-a", "x-b"))
     message = proto.ScopedRouteConfiguration.FromString(encode_scope(scope).data)
     assert message == proto.ScopedRouteConfiguration(
-        name="default|a.example",
+        name="#1",
         key=proto.ScopedRouteConfiguration.Key(
             fragments=[
                 proto.ScopedRouteConfiguration.Key.Fragment(string_key="default"),
