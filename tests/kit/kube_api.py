@@ -176,6 +176,10 @@ class KubeCluster:
         """How many watches are open, silent ones included."""
         return sum(1 for watch in self._watches if kind in (None, watch.request.kind))
 
+    def watching(self) -> list[Request]:
+        """The requests of the open watches."""
+        return [watch.request for watch in self._watches]
+
     def count(self, verb: Verb | None = None, kind: str | None = None, status: int | None = None) -> int:
         """How many requests there were, by what is given."""
         return sum(
@@ -322,22 +326,28 @@ class KubeCluster:
                 if fault.then == "end":
                     return
             sent = 0
-            async for line in self._watch_lines(watch, request, initial=initial):
-                if isinstance(fault, Cut) and sent == fault.after:
-                    raise ConnectionResetError("scripted")
-                if isinstance(fault, Trickle):
-                    await asyncio.sleep(fault.pause)
+            async for lines in self._watch_lines(watch, request, initial=initial):
                 if watch.frozen:
                     await asyncio.Event().wait()
-                sent += 1
-                yield line
+                if not isinstance(fault, Cut | Trickle):
+                    yield b"".join(lines)
+                    continue
+                for line in lines:
+                    if isinstance(fault, Trickle):
+                        await asyncio.sleep(fault.pause)
+                    elif sent == fault.after:
+                        raise ConnectionResetError("scripted")
+                    sent += 1
+                    yield line
             if watch.frozen:
                 await asyncio.Event().wait()
         finally:
             self._watches.discard(watch)
 
-    async def _watch_lines(self, watch: _Watch, request: Request, *, initial: bool) -> AsyncGenerator[bytes, None]:
-        """The lines of a sound watch, until its time is up or it is told that its revision is too old."""
+    async def _watch_lines(
+        self, watch: _Watch, request: Request, *, initial: bool
+    ) -> AsyncGenerator[list[bytes], None]:
+        """The lines of a sound watch as they come together, until its time is up or its revision proves too old."""
         selects, given = _selector(request), request.query.get("resourceVersion") or "0"
         bookmarks = request.query.get("allowWatchBookmarks") in ("1", "true")
         seconds = float(request.query.get("timeoutSeconds") or 0)
@@ -347,26 +357,29 @@ class KubeCluster:
         revision = int(given)
         if initial or revision == 0:
             revision = self.store.revision
-            for stored in self.store.objects(request.kind, selects):
-                yield _line("ADDED", stored.data)
+            lines = [_line("ADDED", stored.data) for stored in self.store.objects(request.kind, selects)]
             if initial:
-                yield self._bookmark(request.kind, revision, INITIAL_EVENTS_END)
+                lines.append(self._bookmark(request.kind, revision, INITIAL_EVENTS_END))
+            if lines:
+                yield lines
         while True:
             watch.bell.clear()
             try:
                 events = list(self.store.events(request.kind, revision, selects))
             except Compacted:
-                yield error_event(410, "Expired", f"too old resource version: {revision} ({self.store.compacted})")
+                yield [error_event(410, "Expired", f"too old resource version: {revision} ({self.store.compacted})")]
                 return
             revision = self.store.revision
-            for kind, stored in events:
-                yield _line(kind, stored.data)
+            lines = [_line(kind, stored.data) for kind, stored in events]
             due = next_bookmark is not None and now() >= next_bookmark
             if bookmarks and (due or watch.bookmarks):
                 watch.bookmarks = 0
-                yield self._bookmark(request.kind, revision)
+                lines.append(self._bookmark(request.kind, revision))
             if due and self.bookmark_every:
                 next_bookmark = now() + self.bookmark_every
+            if lines:
+                yield lines
+                continue  # While they were read, more may have happened.
             if watch.ended or (end is not None and now() >= end):
                 return
             moments = [moment for moment in (end, next_bookmark) if moment is not None]

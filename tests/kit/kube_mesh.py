@@ -6,7 +6,7 @@ Without sockets (the default) it lives in virtual time; with ``sockets`` real se
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -17,7 +17,7 @@ from tests.kit.kubeconfigs import kubeconfig, remote_secret
 from tests.kit.manifests import CREATED
 from watchers.clusters import REGISTRATIONS, Clusters, Credential, SecretClaims
 from watchers.facts import Cluster, Fact, ObjectKey, SourceFault
-from watchers.kubernetes.connection import Reader
+from watchers.kubernetes.connection import OpenSession, Reader
 from watchers.kubernetes.kubeconfig import Allowances, ApiServer
 from watchers.kubernetes.listwatch import USUAL, Pace
 from watchers.kubernetes.session import Session
@@ -31,7 +31,8 @@ DEAD = "http://dead.example"
 class KubeMesh:
     """A home cluster and others that may be registered; use it as an async context manager.
 
-    It begins to read when the context is entered. `sessions` are those that were opened, in memory.
+    It begins to read when the context is entered. `sessions` are those that were opened in memory; `opened` hears of
+    real ones.
     """
 
     def __init__(self, home: KubeCluster, *others: KubeCluster, pace: Pace = USUAL, sockets: bool = False) -> None:
@@ -39,6 +40,7 @@ class KubeMesh:
         self.table: Table[ObjectKey, Fact] = Table("facts")
         self.metrics = WatchMetrics()
         self.sessions: list[MemorySession] = []
+        self.opened: Callable[[Session], None] = lambda _session: None
         self._sockets = sockets
         for cluster in (home, *others):
             cluster.url = cluster.url or f"http://{cluster.name}.example"
@@ -55,7 +57,7 @@ class KubeMesh:
             clock=loop.time,
             wall=loop.time,
             pace=pace,
-            open_session=Session if sockets else self._open,
+            open_session=self._open,
         )
         self.clusters = Clusters(
             self.table,
@@ -71,13 +73,17 @@ class KubeMesh:
         )
         self._life: list[asyncio.Task[None]] = []
 
-    def _open(self, server: ApiServer) -> MemorySession:
+    def _open(self, server: ApiServer) -> OpenSession:
+        if self._sockets:
+            real = Session(server)
+            self.opened(real)
+            return real
         session = MemorySession(self._apis[server.server], server.token)
         self.sessions.append(session)
         return session
 
     async def __aenter__(self) -> Self:
-        self._watch.use(Credential(ApiServer(self.home.url, token="home")))
+        self._watch.use(Credential(ApiServer(self.home.url, self.home.ca.decode(), token="home")))
         self._life = [
             asyncio.create_task(self._watch.run(), name="home"),
             asyncio.create_task(self.clusters.run(), name="remotes"),
@@ -97,10 +103,11 @@ class KubeMesh:
         self, secret: str, clusters: Mapping[str, str | KubeCluster], token: str = "t1", *, created: str = CREATED
     ) -> None:
         """A Secret of home registers these clusters, given as API server or URL; again: it is changed."""
-        urls = {name: one if isinstance(one, str) else one.url for name, one in clusters.items()}
-        self.home.apply(
-            remote_secret(secret, {name: kubeconfig(url, token) for name, url in urls.items()}, created=created)
-        )
+        kubeconfigs = {
+            name: kubeconfig(one, token) if isinstance(one, str) else kubeconfig(one.url, token, one.ca)
+            for name, one in clusters.items()
+        }
+        self.home.apply(remote_secret(secret, kubeconfigs, created=created))
 
     def unregister(self, secret: str) -> None:
         """The Secret is deleted."""

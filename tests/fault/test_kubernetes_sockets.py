@@ -1,0 +1,74 @@
+"""Clusters behind API servers over real connections: what only sockets, tasks and memory can show."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import resource
+import weakref
+from pathlib import Path
+
+import pytest
+
+from tests.kit.eventually import eventually
+from tests.kit.kube_api import KubeApi, KubeCluster
+from tests.kit.kube_mesh import KubeMesh
+from tests.kit.manifests import pod, service
+from watchers.kubernetes.listwatch import Pace
+from watchers.kubernetes.session import Session
+
+ROTATIONS = 300
+REMOTE_KINDS = 6
+QUICK = Pace(first_wait=0.02, longest_wait=0.1)
+
+
+def far(services: int = 2, pods: int = 4) -> KubeCluster:
+    cluster = KubeCluster("mesa")
+    cluster.apply(*(service(f"shop/orders-{number}") for number in range(services)))
+    cluster.apply(*(pod(f"shop/orders-{number}", f"10.2.{number // 250}.{number % 250}") for number in range(pods)))
+    return cluster
+
+
+def resident() -> int:
+    """Bytes of memory that are resident."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.slow
+async def test_tasks_sockets_and_memory_are_the_same_after_300_rotations() -> None:
+    quay, mesa = KubeCluster("quay"), far(50, 400)
+    tokens = ("t1", "t2")
+    mesa.tokens = {*tokens}
+    async with KubeApi(quay, mesa, tls=True) as api, KubeMesh(quay, mesa, pace=QUICK, sockets=True) as mesh:
+        born: list[weakref.ref[Session]] = []
+        mesh.opened = lambda session: born.append(weakref.ref(session))
+
+        async def rotate(number: int) -> None:
+            token = tokens[number % 2]
+            mesh.register("far", {"mesa": mesa}, token)
+            await eventually(
+                lambda: (
+                    mesa.watches() == REMOTE_KINDS
+                    and all(request.token == token for request in mesa.watching())
+                    and mesh.state("mesa") == "synced"
+                ),
+                interval=0.002,
+            )
+
+        for number in range(30):
+            await rotate(number)
+        gc.collect()
+        mesa.requests.clear()
+        quay.compact()
+        tasks, sockets, memory = len(asyncio.all_tasks()), api.connections(mesa), resident()
+        assert sockets == REMOTE_KINDS
+        for number in range(ROTATIONS):
+            await rotate(number)
+            mesa.requests.clear()
+            quay.compact()
+        await eventually(lambda: (len(asyncio.all_tasks()), api.connections(mesa)) == (tasks, sockets))
+        gc.collect()
+        alive = [session for one in born if (session := one())]
+        assert len(alive) <= 2  # home's, and the one in use
+        assert len(mesh.names("mesa")) == 400
+        assert resident() - memory < 5 << 20
