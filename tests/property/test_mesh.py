@@ -13,6 +13,8 @@ from tests.kit.manifests import Manifest
 from tests.kit.world import World
 
 CLUSTERS = ("alpha", "beta", "gamma")
+PORTS: tuple[dict[str, Any], ...] = ({"http": (80, 8080)}, {"http": (80, "web")}, {"grpc": 90, "http": 80})
+SPECS: tuple[dict[str, Any], ...] = ({}, {"publishNotReadyAddresses": True}, {"type": "ExternalName"})
 
 
 @st.composite
@@ -44,11 +46,11 @@ def objects(draw: st.DrawFn) -> Manifest:
         return m.service(
             f"shop/{name}",
             f"10.96.0.{draw(st.integers(1, 2))}",
-            ports=draw(st.sampled_from(({"http": (80, 8080)}, {"http": (80, "web")}, {"grpc": 90, "http": 80}))),
+            ports=draw(st.sampled_from(PORTS)),
             selector=draw(st.sampled_from(({"app": name}, {"app": "cart"}, None))),
             is_global=draw(st.booleans()),
             created=draw(st.sampled_from(("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"))),
-            spec=draw(st.sampled_from(({}, {"publishNotReadyAddresses": True}, {"type": "ExternalName"}))),
+            spec=draw(st.sampled_from(SPECS)),
         )
     if kind == "slice":
         endpoint = draw(
