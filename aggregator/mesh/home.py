@@ -21,7 +21,8 @@ GLOBAL_LABEL = "istio.io/global"
 class Home(msgspec.Struct, frozen=True):
     """What this process was told: its home cluster and the defaults of the mesh.
 
-    `ztunnel_accounts` are (namespace, service account) pairs whose proxies act for every workload on their node.
+    `ztunnel_accounts` are (namespace, service account) pairs whose proxies act for every workload on their node. With
+    `istio_classes`, classes whose controller is Istio's are served as well, in Istio's place.
     """
 
     cluster: str
@@ -29,6 +30,7 @@ class Home(msgspec.Struct, frozen=True):
     trust_domain: str = "cluster.local"
     domain_suffix: str = "cluster.local"
     ztunnel_accounts: tuple[tuple[str, str], ...] = (("istio-system", "ztunnel"),)
+    istio_classes: bool = False
 
     def namespace_key(self, cluster: str, namespace: str) -> ObjectKey:
         """Key of a Namespace fact."""

@@ -6,7 +6,7 @@ of a class too. The class `isthmus` exists even where nobody has made it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from aggregator.graph import At, Graph, Source, Withheld
@@ -23,11 +23,9 @@ Judge = Callable[[At, Ingress], Withheld | None]
 """Says, inside a derivation, why an Ingress is not served; None: it is."""
 
 
-def declare(
-    graph: Graph, home: Home, classes: Source[ObjectKey, IngressClass], controllers: Iterable[str] = (CONTROLLER,)
-) -> Judge:
-    """Declare the classes of home. `controllers` are those whose classes are served."""
-    served = frozenset(controllers)
+def declare(graph: Graph, home: Home, classes: Source[ObjectKey, IngressClass]) -> Judge:
+    """Declare the classes of home."""
+    served = (CONTROLLER, ISTIO_CONTROLLER) if home.istio_classes else (CONTROLLER,)
 
     def is_default(key: ObjectKey, one: IngressClass) -> tuple[str, ...]:
         return (_DEFAULTS,) if one.is_default and key[0] == home.cluster else ()

@@ -34,6 +34,15 @@ def test_a_class_is_ours_by_its_controller(controller: str, ours: bool) -> None:
     assert served(m.ingress_class("edge", controller), class_name="edge") is ours
 
 
+@pytest.mark.parametrize("in_its_place", [True, False])
+def test_classes_of_istio_are_ours_only_in_its_place(in_its_place: bool) -> None:
+    world = World(istio_classes=in_its_place)
+    world.apply("alpha", m.ingress_class("istio", "istio.io/ingress-controller"))
+    world.apply("alpha", m.ingress("shop/web", HOST, "web", class_name="istio"))
+    world.step()
+    assert (HOST in world.graph.values(world.pipeline.hosts.hosts)) is in_its_place
+
+
 def test_a_class_nobody_made_is_not_ours() -> None:
     assert not served(class_name="edge")
 
