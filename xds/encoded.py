@@ -10,7 +10,7 @@ building a response of 4,000 resources out of message objects costs forty times 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 from xxhash import xxh3_128_digest
@@ -52,6 +52,14 @@ class Encoded(Struct, frozen=True, gc=False):
     data: bytes
     digest: bytes
 
+    def __repr__(self) -> str:
+        """Without the bytes: they may hold a key."""
+        return f"Encoded({len(self.data)} bytes, {self.digest.hex()})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """The same."""
+        return [("digest", self.digest.hex())]
+
 
 class Resource(Struct, frozen=True, gc=False):
     """A named message as it goes over the wire. Equal when name, digest and all bytes are.
@@ -63,6 +71,14 @@ class Resource(Struct, frozen=True, gc=False):
     name: str
     digest: bytes
     frame: bytes
+
+    def __repr__(self) -> str:
+        """Without the bytes: they may hold a key."""
+        return f"Resource({self.name!r}, {len(self.frame)} bytes, {self.version})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """The same."""
+        return [("name", self.name), ("version", self.version)]
 
     @property
     def version(self) -> str:

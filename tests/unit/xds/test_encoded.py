@@ -146,3 +146,11 @@ def test_records_are_not_tracked_by_the_garbage_collector() -> None:
     encoded = encode(address("a"))
     assert not gc.is_tracked(encoded)
     assert not gc.is_tracked(wrap(TYPE, "a", encoded))
+
+
+def test_neither_shows_its_bytes_which_may_hold_a_key() -> None:
+    encoded = Encoded(b"treasure", bytes(16))
+    resource = wrap("type", "name", encoded)
+    for shown in (repr(encoded), str(resource), str([*encoded.__rich_repr__(), *resource.__rich_repr__()])):
+        assert "treasure" not in shown
+        assert bytes(16).hex() in shown
