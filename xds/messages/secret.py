@@ -5,7 +5,7 @@ From keys and certificates as PEM to bytes; whether they fit was judged before. 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -29,6 +29,9 @@ class KeyPair(Struct, frozen=True, gc=False):
 
     def __repr__(self) -> str:
         return f"KeyPair({self.name!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("name", self.name)]
 
 
 class TrustedRoots(Struct, frozen=True, gc=False):
