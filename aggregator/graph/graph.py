@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 from aggregator.graph.collection import At, Collection, GraphError, Index, Source, Sums
 from aggregator.graph.derivations import derive_step, expand_step
-from aggregator.graph.engine import Blame, FINDINGS, Engine
+from aggregator.graph.engine import FINDINGS, Blame, Engine
 from aggregator.graph.fork import Fork
 from aggregator.graph.groups import fold_step, index_step, pair_step
 from aggregator.graph.latch import latch_step
