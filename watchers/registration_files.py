@@ -31,6 +31,16 @@ class Found(msgspec.Struct, frozen=True):
     refused: tuple[Refused, ...] = ()
 
 
+def kubeconfigs_in(directory: Path) -> Found:
+    """What a directory of kubeconfigs registers now; raises SourceError. Blocking."""
+    return _Directory(directory).load()[0]
+
+
+def kubeconfig_in(cluster: str, file: Path, setting: str) -> Found:
+    """What one file registers now; raises SourceError. Blocking."""
+    return _File(cluster, file, setting).load()[0]
+
+
 async def follow_kubeconfigs(directory: Path, found: Callable[[Found], None]) -> None:
     """Tells at the start and after every change what a directory of kubeconfigs registers, until cancelled.
 

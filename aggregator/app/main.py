@@ -72,7 +72,7 @@ class ControlPlane:
         self.clusters = Clusters(settings, self.tables.facts, now=now, watch=watch)
         self.pipeline = Pipeline(
             Home(
-                cluster=settings.local.name,
+                cluster=settings.home,
                 system_namespace=settings.system_namespace,
                 trust_domain=settings.trust_domain,
                 domain_suffix=settings.domain_suffix,
@@ -84,7 +84,7 @@ class ControlPlane:
         interest = Interest(self.tables)
         # Home's ztunnels are always served, so what they are told is always at hand.
         interest.keep(*ztunnel.VIEWS)
-        lifetime, home = settings.workload_cert_ttl, settings.local.name
+        lifetime, home = settings.workload_cert_ttl, settings.home
         self._around = Surroundings(self.tables, interest, self.authority, lifetime, home)
         access = Access(TableAdmissions(self.tables, self.aggregator.complete))
         rejections = Rejections(self.pipeline, self.tables, self.records)
@@ -105,7 +105,9 @@ class ControlPlane:
         self.health = HttpListener(
             health_app(self.readiness), flag="--health", host=settings.health.host, port=settings.health.port
         )
-        exposition = Exposition([RecordCounts(self.records), ClusterStates(self.clusters.states)], __version__)
+        exposition = Exposition(
+            [RecordCounts(self.records), ClusterStates(self.clusters.states), self.clusters.metrics.all], __version__
+        )
         self.admin = HttpListener(
             admin_app(exposition.render, __version__, self.pages),
             flag="--admin",
@@ -181,7 +183,7 @@ class ControlPlane:
             # Imported only now: off, it costs nothing.
             from aggregator.app import telemetry
 
-            exporting = telemetry.export_traces(self.records, self.settings.local.name)
+            exporting = telemetry.export_traces(self.records, self.settings.home)
             tasks.create_task(exporting, name="telemetry")
 
     def _log_listeners(self, ports: Ports) -> None:

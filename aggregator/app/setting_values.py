@@ -58,7 +58,7 @@ class Address(msgspec.Struct, frozen=True, gc=False):
 
 
 class ClusterSource(msgspec.Struct, frozen=True, gc=False):
-    """A cluster and the directory of manifests it is read from."""
+    """A cluster and what it is read from: a directory of manifests, or a kubeconfig that leads to its API server."""
 
     name: str
     path: Path
@@ -113,19 +113,25 @@ def cluster_source(text: str) -> ClusterSource:
     name, equals, source = text.partition("=")
     if not equals:
         raise ValueProblem(f"{text!r} has no '='", "write NAME=SOURCE, such as west=./west")
-    if not _CLUSTER.fullmatch(name):
-        raise ValueProblem(
-            f"{name!r} is no cluster name",
-            "use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends",
-        )
+    cluster_id(name)
     if not source:
         raise ValueProblem(f"cluster {name!r} has no source", "write NAME=SOURCE, such as west=./west")
     if "://" in source:
         raise ValueProblem(
-            f"{source!r} is a URL, and API servers are not supported yet in this version",
-            "give a directory of YAML or JSON manifests",
+            f"{source!r} is a URL, which says nothing of credentials",
+            "give a kubeconfig file that leads there, or a directory of YAML or JSON manifests",
         )
     return ClusterSource(name, Path(source))
+
+
+def cluster_id(text: str) -> str:
+    """The id of a cluster."""
+    if not _CLUSTER.fullmatch(text):
+        raise ValueProblem(
+            f"{text!r} is no cluster name",
+            "use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends",
+        )
+    return text
 
 
 def duration(text: str) -> float:

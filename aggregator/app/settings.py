@@ -79,26 +79,55 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything `isthmus run` can be told. Durations are seconds; None means off."""
 
     local: Annotated[
-        ClusterSource,
+        ClusterSource | None,
         Setting(
-            help="The home cluster, whose proxies are served: its name and a directory of YAML or JSON manifests.",
+            help="The home cluster, whose proxies are served: its name, and a kubeconfig or a directory of YAML or "
+            "JSON manifests. Without it home is the cluster this process runs in.",
             parse=values.cluster_source,
             value="NAME=SOURCE",
         ),
-    ]
+    ] = None
+    cluster_id: Annotated[
+        str,
+        Setting(
+            help="The name of the home cluster where --local does not say it.",
+            parse=values.cluster_id,
+            value="NAME",
+        ),
+    ] = "Kubernetes"
     remote: Annotated[
         tuple[ClusterSource, ...],
         Setting(
-            help="Another cluster of the mesh, read but not served. Give one for each.",
+            help="Another cluster of the mesh, read but not served: its name, and a kubeconfig or a directory. Give "
+            "one for each. Secrets of home labelled istio/multiCluster=true in --system-namespace register more.",
             parse=values.cluster_source,
             value="NAME=SOURCE",
+            many=True,
+        ),
+    ] = ()
+    remotes: Annotated[
+        Path | None,
+        Setting(
+            help="A directory of kubeconfigs of more remote clusters, which is watched: each file is named as its "
+            "cluster, with or without .yaml, .yml, .json, .conf or .kubeconfig.",
+            parse=values.path,
+            value="DIR",
+        ),
+    ] = None
+    kubeconfig_allow: Annotated[
+        tuple[str, ...],
+        Setting(
+            help="What kubeconfigs may ask for although it makes the connection less safe.",
+            parse=values.one_of("plain-http", "insecure-skip-tls-verify", "proxy-url"),
+            value="plain-http|insecure-skip-tls-verify|proxy-url",
             many=True,
         ),
     ] = ()
     remote_timeout: Annotated[
         float,
         Setting(
-            help="How long after the start a remote cluster that has not been read yet is waited for.",
+            help="How long a remote cluster that has not been read yet is waited for, from the start or from when it "
+            "is registered.",
             parse=values.duration,
             value="DURATION",
             unit="s",
@@ -241,6 +270,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     origins: dict[str, str] = {}
     """Where each setting that is not a default came from, by field name; filled by settings_sources.load."""
+
+    @property
+    def home(self) -> str:
+        """The name of the home cluster."""
+        return self.local.name if self.local else self.cluster_id
 
     def origin(self, name: str) -> str:
         """Where a person would change the setting of that field: where it came from, or else its flag."""

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     import yaml
 
 
+_IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
+"""Kubernetes sets this variable in every container."""
+
+
 class Given(msgspec.Struct, frozen=True, gc=False):
     """The texts a source gives for a setting, and the source as a person would name it."""
 
@@ -45,12 +49,12 @@ def load(flags: Mapping[str, str | Sequence[str] | None], environ: Mapping[str, 
     for setting in TABLE:
         if setting.name in given:
             chosen[setting.name] = _parse(setting, given[setting.name], base.get(setting.name, Path()))
-        elif setting.required:
-            raise SettingsError(
-                setting.flag,
-                "is missing, and running inside a cluster is not supported yet in this version",
-                f"name the home cluster and its directory, such as {setting.flag} west=./west",
-            )
+    if "local" not in chosen and not environ.get(_IN_CLUSTER):
+        raise SettingsError(
+            "--local",
+            "is missing, and this process does not run in a cluster",
+            "name the home cluster and its directory or kubeconfig, such as --local west=./west",
+        )
     settings = Settings(**chosen, origins={name: entry.origin for name, entry in given.items()})
     _check_clusters(settings)
     _check_listeners(settings)
@@ -116,18 +120,15 @@ def _rebase(value: Any, base: Path) -> Any:
 
 
 def _check_clusters(settings: Settings) -> None:
-    seen: set[str] = set()
-    for name, source in (("local", settings.local), *(("remote", source) for source in settings.remote)):
-        where = settings.origins[name]
+    seen = {settings.home}
+    for source in settings.remote:
         if source.name in seen:
-            raise SettingsError(where, f"cluster {source.name!r} is given twice", "give every cluster its own name")
-        seen.add(source.name)
-        if source.path.is_file():
             raise SettingsError(
-                where,
-                f"{source.path} is a file: kubeconfigs and their API servers are not supported yet in this version",
-                "give a directory of YAML or JSON manifests",
+                settings.origins["remote"],
+                f"cluster {source.name!r} is given twice",
+                "give every cluster its own name",
             )
+        seen.add(source.name)
 
 
 def _check_listeners(settings: Settings) -> None:

@@ -36,8 +36,9 @@ logger = logging.getLogger("isthmus")
 def run(**flags: str | list[str] | None) -> None:
     """Run the control plane: read clusters, serve proxies over xDS, sign their certificates.
 
-    The home cluster is --local, further clusters of the mesh are --remote; a source is a directory of YAML or JSON
-    manifests, which is watched.
+    The home cluster is --local, or the one this process runs in; further clusters of the mesh are --remote, the
+    kubeconfigs in --remotes, and those that Secrets of the home cluster register. A source is a kubeconfig, or a
+    directory of YAML or JSON manifests; all are watched.
     """
     try:
         settings = load(flags, os.environ)

@@ -169,17 +169,15 @@ async def test_an_unknown_flag_is_wrong_usage() -> None:
     assert "--local" in lines[-1]
 
 
-async def test_a_kubeconfig_as_source_is_wrong_usage_for_now(tmp_path: Path) -> None:
+async def test_a_kubeconfig_that_cannot_be_used_is_a_failure_that_names_its_flag(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "config"
     kubeconfig.write_text("kind: Config\n")
-    code, lines = await refused("run", "--local", f"west={kubeconfig}")
-    assert code == 2
-    assert lines == [
-        (
-            f"isthmus: --local: {kubeconfig} is a file: kubeconfigs and their API servers are not supported yet in "
-            "this version; give a directory of YAML or JSON manifests"
-        )
-    ]
+    assert await refused("run", "--local", f"west={kubeconfig}") == (
+        1,
+        [
+            "isthmus: --local: cluster 'west': current-context is missing; name the context that is to be used",
+        ],
+    )
 
 
 async def test_two_clusters_of_one_name_are_wrong_usage(west: Path, east: Path) -> None:

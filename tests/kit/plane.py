@@ -157,7 +157,7 @@ class Plane:
         if not token:
             return GrpcDialer(self.plaintext)
         root = self.control.authority.root_certificates.encode()
-        return GrpcDialer(self.tls, root=root, token=token, cluster=self.control.settings.local.name)
+        return GrpcDialer(self.tls, root=root, token=token, cluster=self.control.settings.home)
 
     @asynccontextmanager
     async def connect(self, ztunnel: Ztunnel, token: str = "") -> AsyncIterator[ZtunnelClient]:

@@ -71,7 +71,7 @@ def test_a_cluster_source_is_split_at_the_first_equals_sign() -> None:
         ("-west=dir", "is no cluster name"),
         (f"{'w' * 64}=dir", "is no cluster name"),
         ("west=", "has no source"),
-        ("west=https://10.0.0.1:6443", "API servers are not supported yet"),
+        ("west=https://10.0.0.1:6443", "is a URL, which says nothing of credentials"),
     ],
 )
 def test_a_cluster_source_that_cannot_be_used_says_why(text: str, problem: str) -> None:

@@ -87,7 +87,7 @@ def test_an_unknown_key_is_named_with_its_line_and_the_nearest_known_one(tmp_pat
 
 
 def test_a_key_like_nothing_known_is_answered_with_all_that_are(tmp_path: Path) -> None:
-    assert "known keys are local, remote, " in failure({**LOCAL, "config": config(tmp_path, "qqqqqq: 1")})
+    assert "known keys are local, cluster-id, remote, " in failure({**LOCAL, "config": config(tmp_path, "qqqqqq: 1")})
 
 
 @pytest.mark.parametrize(
@@ -170,11 +170,16 @@ def test_two_clusters_of_one_name_are_refused(remote: list[str]) -> None:
     assert "is given twice; give every cluster its own name" in failure({**LOCAL, "remote": remote})
 
 
-def test_a_kubeconfig_file_is_refused_since_api_servers_are_not_supported_yet(tmp_path: Path) -> None:
-    (tmp_path / "kubeconfig").write_text("apiVersion: v1\nkind: Config\n")
-    told = failure({**LOCAL, "remote": [f"east={tmp_path / 'kubeconfig'}"]})
-    assert told.startswith("--remote: ")
-    assert "kubeconfigs and their API servers are not supported yet in this version" in told
+def test_in_a_cluster_home_is_the_cluster_itself() -> None:
+    inside = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    assert (load({}, inside).local, load({}, inside).home) == (None, "Kubernetes")
+    assert load({"cluster_id": "west"}, inside).home == "west"
+    assert load({"local": "east=e", "cluster_id": "west"}, inside).home == "east"
+
+
+def test_a_remote_cannot_have_the_name_of_the_cluster_it_runs_in() -> None:
+    told = failure({"cluster_id": "west", "remote": ["west=w"]}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+    assert "cluster 'west' is given twice" in told
 
 
 def test_two_listeners_on_one_address_are_refused() -> None:
