@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from watchers.cluster import ClusterWatch, Report, Rows, Sink, Unidentified, Unusable
+from watchers.cluster import ClusterWatch, Report, Sink, Unidentified, Unusable
 from watchers.clusters import Credential
 from watchers.facts.kinds import KINDS
 from watchers.kubernetes.events import refusal
@@ -161,7 +161,7 @@ class Reader:
 
     def __init__(
         self,
-        facts: Rows,
+        facts: Sink,
         *,
         system_namespace: str,
         patience: float,

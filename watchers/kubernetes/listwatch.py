@@ -50,7 +50,7 @@ class Pace(msgspec.Struct, frozen=True):
     does not last. ``steady`` is how long a watch must live to count as a success of its own.
     """
 
-    limit: int = 500
+    limit: int = 250
     silence: float = 90.0
     list_silence: float = 60.0
     watch: float = 300.0

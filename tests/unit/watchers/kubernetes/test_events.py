@@ -25,8 +25,10 @@ def named(name: str, version: str = "1", **metadata: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, "resourceVersion": version, "creationTimestamp": CREATED, **metadata}}
 
 
-def line(kind: str, value: object) -> bytes:
-    return json.dumps({"type": kind, "object": value}).encode()
+def line(kind: str, value: object, *, spaced: bool = False) -> bytes:
+    """An event as API servers write it, or as JSON may also be written."""
+    separators = (", ", ": ") if spaced else (",", ":")
+    return json.dumps({"type": kind, "object": value}, separators=separators).encode()
 
 
 def key(name: str) -> tuple[str, str, str, str]:
@@ -45,6 +47,17 @@ def test_the_newest_change_of_every_key_counts() -> None:
     assert events.changes[key("b")] is None
     assert events.changes[key("a")].labels == (("x", "y"),)  # type: ignore[union-attr]
     assert (events.objects, events.resource_version, events.bookmark) == (4, "6", "")
+
+
+@given(st.lists(st.tuples(st.sampled_from(("ADDED", "MODIFIED", "DELETED")), st.sampled_from("ab"), st.booleans())))
+@settings(max_examples=50, deadline=None)
+def test_however_the_json_is_written_it_says_the_same(changes: list[tuple[str, str, bool]]) -> None:
+    objects = [(change, named(name, labels={"x": 1} if odd else {})) for change, name, odd in changes]
+    plain = reader().read([line(change, value) for change, value in objects])
+    spaced = reader().read([line(change, value, spaced=True) for change, value in objects])
+    assert plain.changes == spaced.changes
+    assert plain.invalid.keys() == spaced.invalid.keys()
+    assert (plain.objects, plain.resource_version) == (spaced.objects, spaced.resource_version)
 
 
 def test_a_bookmark_is_a_version_and_no_change() -> None:
@@ -115,7 +128,18 @@ def test_an_error_ends_the_batch_with_what_the_status_says() -> None:
 
 
 @pytest.mark.parametrize(
-    "garbage", [b"<html>", b"null", b"[]", b'{"type": 7}', b'{"type":"GONE","object":{}}', b"\xff\xfe", b'{"type":"ADD']
+    "garbage",
+    [
+        b'{"type":"ADDED","object":{"metadata":{"name":"z"}},"object":}',
+        b'{"type":"ADDED","object":{}x}',
+        b"<html>",
+        b"null",
+        b"[]",
+        b'{"type": 7}',
+        b'{"type":"GONE","object":{}}',
+        b"\xff\xfe",
+        b'{"type":"ADD',
+    ],
 )
 def test_a_line_that_is_no_event_ends_the_batch(garbage: bytes) -> None:
     events = reader().read([line("ADDED", named("a")), garbage, line("ADDED", named("b"))])

@@ -83,7 +83,7 @@ def watching(*names: str, chance: float = 1.0, now: float = 0.0) -> ListWatch:
 
 
 def test_it_begins_with_a_page_of_the_present_content() -> None:
-    assert machine().begin(0) == [Report("connecting", ""), List(PODS, 500, "", PACE.list_silence)]
+    assert machine().begin(0) == [Report("connecting", ""), List(PODS, PACE.limit, "", PACE.list_silence)]
 
 
 def test_pages_are_turned_and_the_content_counts_once_it_is_complete() -> None:
@@ -91,7 +91,7 @@ def test_pages_are_turned_and_the_content_counts_once_it_is_complete() -> None:
     lister.begin(0)
     assert lister.page(page("a", following="next"), 0) == [
         Report("syncing", ""),
-        List(PODS, 500, "next", PACE.list_silence),
+        List(PODS, PACE.limit, "next", PACE.list_silence),
     ]
     complete = lister.page(page("b"), 0)
     assert complete[0] == Replace({key("a"): FACT, key("b"): FACT}, {})
@@ -119,7 +119,7 @@ def test_a_list_that_broke_off_is_forgotten(interruption) -> None:  # type: igno
     lister.begin(0)
     lister.page(page("half", following="next"), 0)
     assert not only(Replace, interruption(lister))
-    assert lister.passed(9) == [List(PODS, 500, "", PACE.list_silence)]
+    assert lister.passed(9) == [List(PODS, PACE.limit, "", PACE.list_silence)]
     assert lister.page(page("whole"), 9)[0] == Replace({key("whole"): FACT}, {})
 
 
@@ -177,7 +177,7 @@ def test_a_version_too_old_leads_to_a_list_that_replaces(as_event: bool) -> None
     refusal = Refusal(410, "Expired")
     actions = watcher.events(told(refusal=refusal), 1) if as_event else watcher.refused(refusal, 1)
     assert wait(actions).reason == "gone"
-    assert watcher.passed(2) == [List(PODS, 500, "", PACE.list_silence)]
+    assert watcher.passed(2) == [List(PODS, PACE.limit, "", PACE.list_silence)]
     assert watcher.page(page("b", version="250"), 2)[0] == Replace({key("b"): FACT}, {})
 
 
@@ -402,13 +402,13 @@ def test_a_kind_that_is_not_served_is_empty_and_asked_for_again() -> None:
     lister = machine(*GATEWAYS)
     lister.begin(0)
     assert lister.refused(Refusal(404), 0) == [Wait(0.0, "absent")]
-    assert lister.passed(0) == [List(GATEWAYS[1], 500, "", PACE.list_silence)]
+    assert lister.passed(0) == [List(GATEWAYS[1], PACE.limit, "", PACE.list_silence)]
     assert lister.refused(Refusal(404), 0) == [
         Replace({}, {}),
         Report("absent", "gateway.networking.k8s.io/v1beta1 is not served"),
         Wait(60.0, "absent"),
     ]
-    assert lister.passed(60) == [List(GATEWAYS[0], 500, "", PACE.list_silence)]
+    assert lister.passed(60) == [List(GATEWAYS[0], PACE.limit, "", PACE.list_silence)]
     assert lister.page(page("a"), 60)[:2] == [Replace({key("a"): FACT}, {}), Report("synced", "")]
 
 
