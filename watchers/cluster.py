@@ -44,6 +44,22 @@ class ReadKind(Protocol):
         """Whether a cluster is of no use without it."""
 
 
+class Rows(Facts, Protocol):
+    """What a kind is written to; it tells the last good fact of an object that is invalid now."""
+
+    def get(self, key: ObjectKey) -> Fact | None:
+        """What was written last under a key."""
+        ...
+
+
+class Sink(Rows, Protocol):
+    """Where the facts of a kind go in the end; it also tells all it holds."""
+
+    def scan(self, prefix: tuple[str, ...]) -> Iterator[tuple[ObjectKey, Fact]]:
+        """What stands under a prefix."""
+        ...
+
+
 class Unidentified(Exception):
     """The API server did not say which it is; ``denied`` if it does not accept the credential. May be asked again."""
 
@@ -62,7 +78,7 @@ class Connection(Protocol[Kr]):
     async def identify(self) -> str:
         """The uid of the API server's namespace kube-system, "" if that may not be read; raises Unidentified."""
 
-    async def reflect(self, kind: Kr, facts: Sink, report: Report) -> None:
+    async def reflect(self, kind: Kr, facts: Rows, report: Report) -> None:
         """Keeps the facts of a kind equal to what the API server says, until cancelled, and reports their state.
 
         What was read completely is written before "synced" is reported.
@@ -70,26 +86,6 @@ class Connection(Protocol[Kr]):
 
     async def close(self) -> None:
         """Closes every socket."""
-
-
-class Rows(Facts, Protocol):
-    """A sink that can be read too."""
-
-    def get(self, key: ObjectKey) -> Fact | None:
-        """What stands under a key."""
-        ...
-
-    def scan(self, prefix: tuple[str, ...]) -> Iterator[tuple[ObjectKey, Fact]]:
-        """What stands under a prefix."""
-        ...
-
-
-class Sink(Facts, Protocol):
-    """Where the facts of a kind go; it also tells the last good fact of an object that is invalid now."""
-
-    def get(self, key: ObjectKey) -> Fact | None:
-        """What was written last under a key."""
-        ...
 
 
 class Stage:
@@ -141,10 +137,15 @@ class Stage:
         """How many facts are kept aside."""
         return len(self._aside or ())
 
-    def open(self, besides: Iterable[tuple[ObjectKey, Fact]], cause: object) -> None:
-        """Makes what was kept aside, and what is given besides, all there is of the cluster; later writes follow."""
+    def open(self, unread: Iterable[str], besides: Iterable[tuple[ObjectKey, Fact]], cause: object) -> None:
+        """Makes what was kept aside, and what is given besides, all there is of the cluster; later writes follow.
+
+        Of ``unread`` kinds the sink keeps what it holds: that they may not be read does not say that they are gone.
+        """
         if self._aside is not None and not self._closed:
             staged, self._aside = self._aside, None
+            for fact in unread:
+                staged.update(self._facts.scan((*self._prefix, fact)))
             staged.update(besides)
             self._facts.replace(self._prefix, staged.items(), cause)
 
@@ -215,7 +216,7 @@ class ClusterWatch(Generic[C, K]):
     def __init__(
         self,
         cluster: str,
-        facts: Rows,
+        facts: Sink,
         *,
         home: bool,
         deadline: float,
@@ -340,10 +341,9 @@ class ClusterWatch(Generic[C, K]):
         self._written = True
         if old is not None:
             old.end()
-        # What it may not read is not known to be gone.
-        kept = [item for fact in generation.denied() for item in self._facts.scan((self.cluster, fact))]
         for stage in dict.fromkeys(stage for _, stage in generation.stages):
-            stage.open([*kept, self._state()] if stage.writes_to(self._facts) else (), self._cause(stage.held))
+            besides = [self._state()] if stage.writes_to(self._facts) else []
+            stage.open(generation.denied(), besides, self._cause(stage.held))
 
     def _tell(self) -> None:
         if not self._removed:

@@ -8,7 +8,7 @@ claims count is decided in `registration`, anew after every change. Opens no con
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -171,6 +171,10 @@ class SecretClaims:
     def get(self, key: ObjectKey) -> Any:
         """What was written last under a key."""
         return self._rows.get(key)
+
+    def scan(self, prefix: tuple[str, ...]) -> Iterator[tuple[ObjectKey, Any]]:
+        """What stands under a prefix."""
+        return iter([(key, row) for key, row in self._rows.items() if key[: len(prefix)] == prefix])
 
     def apply(self, changes: Iterable[tuple[ObjectKey, object]], cause: object = None) -> int:
         """As Facts.apply, for RemoteSecrets and the SourceFaults of those that cannot be used."""

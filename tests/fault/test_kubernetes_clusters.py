@@ -330,6 +330,21 @@ async def test_half_a_list_is_never_applied() -> None:
 
 
 @virtual_time
+async def test_a_new_credential_of_home_that_may_not_read_secrets_unregisters_nobody() -> None:
+    quay, mesa = KubeCluster("quay"), far()
+    async with KubeMesh(quay, mesa) as mesh:
+        mesh.register("far", {"mesa": mesa})
+        await asyncio.sleep(1)
+        removals = Removals(mesh.table, "mesa")
+        quay.forbidden = {"Secret"}
+        mesh.use("weaker")
+        await asyncio.sleep(60)
+        assert {request.token for request in quay.watching()} == {"weaker"}
+        assert (removals.names, mesh.state("quay"), mesh.state("mesa")) == ([], "synced", "synced")
+        assert "RemoteSecret: 403" in mesh.reason("quay")
+
+
+@virtual_time
 async def test_a_home_whose_api_server_goes_still_has_remote_changes_flowing() -> None:
     quay, mesa = KubeCluster("quay"), far()
     async with KubeMesh(quay, mesa) as mesh:

@@ -34,6 +34,24 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
+async def test_an_api_server_that_is_killed_is_stale_in_time_and_comes_back_without_a_new_list() -> None:
+    quay, mesa = KubeCluster("quay"), far()
+    async with KubeApi(quay, mesa) as api, KubeMesh(quay, mesa, sockets=True) as mesh:
+        mesh.register("far", {"mesa": mesa})
+        await eventually(lambda: mesh.state("mesa") == "synced")
+        held, changes = mesh.names("mesa"), mesh.table.cursor("mesa", from_start=False)
+        lists = mesh.metrics.lists.values["mesa", "Pod"]
+        await api.stop(mesa)
+        await eventually(lambda: mesh.state("mesa") == "stale", 5)
+        assert mesh.names("mesa") == held
+        await api.start(mesa)
+        mesa.delete("Pod", "shop/orders-0")
+        await eventually(lambda: mesh.state("mesa") == "synced", 20)
+        await eventually(lambda: mesh.names("mesa") == held[1:])
+        assert mesh.metrics.lists.values["mesa", "Pod"] == lists
+        assert {key[1] for key in changes.take().changes} == {"Cluster", "Pod"}
+
+
 @pytest.mark.slow
 async def test_tasks_sockets_and_memory_are_the_same_after_300_rotations() -> None:
     quay, mesa = KubeCluster("quay"), far(50, 400)

@@ -83,7 +83,7 @@ class KubeMesh:
         return session
 
     async def __aenter__(self) -> Self:
-        self._watch.use(Credential(ApiServer(self.home.url, self.home.ca.decode(), token="home")))
+        self.use("home")
         self._life = [
             asyncio.create_task(self._watch.run(), name="home"),
             asyncio.create_task(self.clusters.run(), name="remotes"),
@@ -98,6 +98,10 @@ class KubeMesh:
         await asyncio.wait(self._life)
         failures = [task.exception() for task in self._life if not task.cancelled()]
         assert not failures, failures
+
+    def use(self, token: str) -> None:
+        """Home is read with this token from now on."""
+        self._watch.use(Credential(ApiServer(self.home.url, self.home.ca.decode(), token=token)))
 
     def register(
         self, secret: str, clusters: Mapping[str, str | KubeCluster], token: str = "t1", *, created: str = CREATED

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from watchers.cluster import ClusterWatch, Report, Sink, Unidentified, Unusable
+from watchers.cluster import ClusterWatch, Report, Rows, Sink, Unidentified, Unusable
 from watchers.clusters import Credential
 from watchers.facts.kinds import KINDS
 from watchers.kubernetes.events import refusal
@@ -130,7 +130,7 @@ class ApiConnection:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise Unidentified("what answers is no API server", denied=False) from None
 
-    async def reflect(self, kind: ReadResource, facts: Sink, report: Report) -> None:
+    async def reflect(self, kind: ReadResource, facts: Rows, report: Report) -> None:
         """Reads a kind until cancelled."""
         reflector = Reflector(
             kind.resource,
