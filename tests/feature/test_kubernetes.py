@@ -1,21 +1,26 @@
-"""A whole control plane whose clusters are API servers: home by kubeconfig, remotes by Secret and by file."""
+"""A whole control plane whose clusters are API servers: home by kubeconfig or by where it runs, remotes by all ways."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from aggregator.app import api_clusters
 from tests.kit.eventually import eventually
-from tests.kit.kube_api import KubeApi, KubeCluster, Refuse
+from tests.kit.kube_api import Hold, KubeApi, KubeCluster, Refuse
 from tests.kit.kubeconfigs import kubeconfig, remote_secret
 from tests.kit.pages import page
 from tests.kit.plane import Plane, learned, told
 from tests.kit.two_clusters import CART, CART_1, CART_2, CLIENT, GATEWAY, WAY, TwoClusters
 from tests.kit.ztunnel import ADDRESS_TYPE, Ztunnel
+from watchers.kubernetes.kubeconfig import in_cluster
+from watchers.watching import SourceError
 
 EVERYTHING = {CLIENT, CART_1, CART_2, CART, GATEWAY, WAY}
 
@@ -137,6 +142,45 @@ async def test_home_by_kubeconfig_follows_the_file(servers: ApiServers) -> None:
         await eventually(lambda: {request.token for request in servers.alpha.watching()} == {"t2"})
 
 
+async def test_without_local_home_is_the_cluster_it_runs_in(
+    servers: ApiServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = servers.files / "serviceaccount"
+    account.mkdir()
+    (account / "token").write_text("t1")
+    (account / "ca.crt").write_bytes(servers.alpha.ca)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "localhost")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", servers.alpha.url.rpartition(":")[2])
+    monkeypatch.setattr(api_clusters, "in_cluster", partial(in_cluster, service_account=account))
+    servers.register()
+    async with Plane(None, cluster_id="alpha") as plane, plane.connect(Ztunnel("net1")) as client:
+        assert set((await learned(client)).held(ADDRESS_TYPE)) >= EVERYTHING
+
+
+async def test_outside_of_a_cluster_home_has_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(SourceError, match="--local: KUBERNETES_SERVICE_HOST is not set: this is no pod"):
+        Plane(None)
+
+
+async def test_nobody_is_answered_before_home_has_been_listed_and_then_nothing_is_withdrawn(
+    servers: ApiServers,
+) -> None:
+    until = asyncio.Event()
+    servers.alpha.script(Hold(until), kind="Pod")
+    servers.register()
+    async with servers.plane(held=["nobody"]) as plane, plane.connect(Ztunnel("net1")) as client:
+        states = plane.control.clusters.states
+        await eventually(lambda: any((name, one.state) == ("beta", "synced") for name, one in states()))
+        readiness = plane.control.readiness()
+        assert (readiness.ready, readiness.waiting[0]) == (False, "cluster alpha is syncing")
+        assert not client.machine.received
+        until.set()
+        machine = await learned(client)
+        assert set(machine.held(ADDRESS_TYPE)) >= EVERYTHING
+        assert not any(each.removed for each in machine.received)
+
+
 async def test_a_directory_as_home_and_an_api_server_as_remote_go_together(servers: ApiServers) -> None:
     home = servers.files / "manifests" / "alpha"
     async with (
@@ -157,7 +201,7 @@ async def test_no_page_log_or_finding_shows_a_credential(servers: ApiServers, ca
     servers.beta.tokens = {"hush-hush"}
     servers.register("hush-hush")
     async with servers.plane() as plane:
-        await eventually(lambda: plane.cluster("beta").state == "synced")
+        assert plane.cluster("beta").state == "synced"
         shown = [(await page(plane.control.admin.port, path)).text for path in ("/clusters", "/findings", "/metrics")]
         shown += [caplog.text, repr(list(plane.control.tables.facts.scan()))]
         assert "isthmus_watch_events" in shown[2]

@@ -47,6 +47,8 @@ class Clock:
 class Plane:
     """A control plane of the home cluster in `home` and the remotes in `remotes`; use it as an async context manager.
 
+    A path is a directory or a kubeconfig; without `home` it runs in a cluster, as the environment has it.
+
     `held` names clusters that are not read before `release`; `watches` follow clusters in the place of the real watch.
     `settings` are further fields of Settings; listeners are on free ports of loopback, plaintext included, and draining
     takes no time. Entering waits until it serves (where a cluster is held or followed by another watch: until it
@@ -55,7 +57,7 @@ class Plane:
 
     def __init__(
         self,
-        home: Path,
+        home: Path | None,
         *remotes: Path,
         held: Iterable[str] = (),
         watches: Mapping[str, WatchSource] = {},
@@ -64,10 +66,10 @@ class Plane:
     ) -> None:
         self._held = {name: asyncio.Event() for name in held}
         self._watches = watches
-        local, *others = (ClusterSource(path.name, path) for path in (home, *remotes))
+        local, *others = (ClusterSource(path.name, path) if path else None for path in (home, *remotes))
         given = Settings(
             local=local,
-            remote=tuple(others),
+            remote=tuple(other for other in others if other),
             **{
                 "xds": LOOPBACK,
                 "xds_plaintext": LOOPBACK,
