@@ -10,6 +10,7 @@ ends by itself: whatever fails is tried again.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, Literal, Protocol, TypeVar
 
@@ -22,6 +23,8 @@ KindState = Literal["connecting", "syncing", "synced", "absent", "stale", "denie
 
 Report = Callable[[KindState, str], None]
 """Takes the state of a kind and why it is not a better one."""
+
+log = logging.getLogger(__name__)
 
 C = TypeVar("C")
 """What a connection is opened with."""
@@ -242,6 +245,7 @@ class ClusterWatch(Generic[C, K]):
         self._incoming: _Generation[K] | None = None
         self._written = False
         self._removed = False
+        self._told = ""
         self._tell()
 
     def use(self, credential: C) -> None:
@@ -346,8 +350,14 @@ class ClusterWatch(Generic[C, K]):
             stage.open(generation.denied(), besides, self._cause(stage.held))
 
     def _tell(self) -> None:
-        if not self._removed:
-            self._facts.apply([self._state()], self._cause(0))
+        if self._removed:
+            return
+        key, fact = self._state()
+        if fact.state != self._told:
+            self._told = fact.state
+            level = logging.WARNING if fact.state in ("stale", "denied") else logging.INFO
+            log.log(level, "cluster state", extra={"cluster": self.cluster, "state": fact.state, "cause": fact.reason})
+        self._facts.apply([(key, fact)], self._cause(0))
 
     def _state(self) -> tuple[ObjectKey, Cluster]:
         state: str = "connecting"

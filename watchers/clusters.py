@@ -8,6 +8,7 @@ claims count is decided in `registration`, anew after every change. Opens no con
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -18,6 +19,8 @@ from watchers.facts import Fact, ObjectKey, SourceFault
 from watchers.kubernetes.kubeconfig import Allowances, ApiServer, InvalidKubeconfig, read_kubeconfig
 from watchers.registration import Claim, Refused, RemoteSecret, Reserved, claims_of, decide
 from watchers.sink import Cause, Facts
+
+log = logging.getLogger(__name__)
 
 REGISTRATIONS = ""
 """In the place of a cluster's id: the SourceFaults of registrations. No cluster can be called so."""
@@ -71,6 +74,7 @@ class Clusters:
         self._claims: dict[str, tuple[Sequence[Claim], Sequence[Refused]]] = {}
         self._uids: dict[Claim, str] = {}
         self._remotes: dict[str, _Remote] = {}
+        self._refused: frozenset[Refused] = frozenset()
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
@@ -140,6 +144,7 @@ class Clusters:
 
     def _remove(self, cluster: str) -> None:
         remote = self._remotes.pop(cluster)
+        log.info("cluster removed", extra={"cluster": cluster})
         remote.watch.remove()
         if remote.task is None:
             self._removed(cluster)
@@ -154,7 +159,11 @@ class Clusters:
 
     def _tell(self, refused: Iterable[Refused]) -> None:
         faults: dict[ObjectKey, Fact] = {}
-        for one in refused:
+        known, self._refused = self._refused, frozenset(refused)
+        for one in self._refused:
+            if one not in known:
+                extra = {"cluster": one.cluster, "object_name": one.place, "cause": one.cause, "cure": one.cure}
+                log.warning("registration refused", extra=extra)
             key = (REGISTRATIONS, "SourceFault", "", f"{one.place}: {one.cluster}" if one.cluster else one.place)
             faults[key] = SourceFault(key[3], 1, one.cause, one.cure)
         self._facts.replace((REGISTRATIONS,), faults.items(), Cause(self._now(), "registrations", len(faults)))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from aggregator.cache.table import Table
 from tests.kit.clock import virtual_time
 from tests.kit.kube_api import Cut, Hang, Hold, KubeCluster, Lines, Refuse, error_event
@@ -200,6 +202,17 @@ async def test_the_oldest_secret_owns_a_cluster_and_the_next_takes_over_without_
         await asyncio.sleep(1)
         assert (removals.names, mesh.names("mesa"), mesh.refused()) == ([], ["orders-1", "orders-2"], {})
         assert mesa.tokens_seen()["tb"] > before
+
+
+@virtual_time
+async def test_a_refused_registration_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    quay, mesa = KubeCluster("quay"), far()
+    async with KubeMesh(quay, mesa) as mesh:
+        mesh.register("far", {"quay": mesa})
+        await asyncio.sleep(1)
+        mesh.register("other", {"mesa": mesa})
+        await asyncio.sleep(1)
+    assert [record.message for record in caplog.records] == ["registration refused"]
 
 
 @virtual_time

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
+import pytest
 
 from aggregator.cache.table import Table
 from tests.kit.clock import virtual_time
@@ -287,6 +289,21 @@ async def test_an_api_server_that_cannot_be_reached_is_tried_for_ever() -> None:
         await asyncio.sleep(10)
         first.holds("Namespace", "shop")
         assert stage.state == ("synced", "")
+
+
+async def test_each_change_of_state_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    stage = Stage()
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        first.reports["Namespace"]("synced", "")
+        first.reports["Namespace"]("stale", "connection refused")
+        first.reports["Namespace"]("stale", "connection refused again")
+    assert [(record.levelname, vars(record)["state"]) for record in caplog.records] == [
+        ("INFO", "connecting"),
+        ("INFO", "synced"),
+        ("WARNING", "stale"),
+    ]
 
 
 async def test_a_removed_cluster_is_gone_at_once_and_late_events_die() -> None:
