@@ -33,6 +33,7 @@ Kr = TypeVar("Kr", bound="ReadKind", contravariant=True)
 
 _ANSWERED = ("synced", "absent")
 _MOST_REASONS = 3
+_TURN_SECONDS = 10.0
 
 
 class ReadKind(Protocol):
@@ -158,6 +159,29 @@ class Stage:
         self._aside = None
 
 
+class Turns:
+    """So many clusters at a time read everything, so that many which come together do not fill the memory.
+
+    A turn ends after ten seconds at the latest: one that is slow holds nobody up.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._free = asyncio.Semaphore(most)
+
+    async def take(self) -> Callable[[], None]:
+        """Waits for a turn; returns what ends it, however often that is called."""
+        await self._free.acquire()
+        held = [self._free]
+
+        def end() -> None:
+            while held:
+                held.pop().release()
+                timer.cancel()
+
+        timer = asyncio.get_running_loop().call_later(_TURN_SECONDS, end)
+        return end
+
+
 class _Generation(Generic[K]):
     """A credential at work: what it writes, and how far it has come."""
 
@@ -166,6 +190,7 @@ class _Generation(Generic[K]):
         self.states: dict[str, tuple[KindState, str]] = {kind.fact: ("connecting", "") for kind, _ in stages}
         self.trouble: tuple[KindState, str] | None = None
         self.task: asyncio.Task[None] | None = None
+        self.end_turn: Callable[[], None] = lambda: None
 
     @property
     def complete(self) -> bool:
@@ -202,6 +227,7 @@ class _Generation(Generic[K]):
         """It is heard no more, and stops."""
         for _, stage in self.stages:
             stage.close()
+        self.end_turn()
         if self.task is not None:
             self.task.cancel()
 
@@ -212,8 +238,8 @@ class ClusterWatch(Generic[C, K]):
     ``connect`` makes a connection of a credential, or raises Unusable. ``delays`` yields, for each row of failures to
     identify, how many seconds to wait, jittered and capped. ``identified`` hears which API server a credential leads to
     (the uid of its namespace kube-system) before anything is read, and may call `remove`. ``kinds`` are what is read,
-    each with the sink of its facts. ``deadline`` is handed on in the Cluster fact; ``now`` is the time in nanoseconds
-    of Unix time.
+    each with the sink of its facts; ``turns`` bounds how many clusters read everything at a time. ``deadline`` is
+    handed on in the Cluster fact; ``now`` is the time in nanoseconds of Unix time.
     """
 
     def __init__(
@@ -228,6 +254,7 @@ class ClusterWatch(Generic[C, K]):
         delays: Callable[[], Iterator[float]],
         now: Callable[[], int],
         identified: Callable[[C, str], None] = lambda _credential, _uid: None,
+        turns: Turns | None = None,
     ) -> None:
         self.cluster = cluster
         self._facts = facts
@@ -238,6 +265,7 @@ class ClusterWatch(Generic[C, K]):
         self._delays = delays
         self._now = now
         self._identified = identified
+        self._turns = turns
         self._tasks: asyncio.TaskGroup | None = None
         self._credential: C | None = None
         self._fault = ""
@@ -245,7 +273,7 @@ class ClusterWatch(Generic[C, K]):
         self._incoming: _Generation[K] | None = None
         self._written = False
         self._removed = False
-        self._told = ""
+        self._told = ("", False)
         self._tell()
 
     def use(self, credential: C) -> None:
@@ -307,11 +335,14 @@ class ClusterWatch(Generic[C, K]):
             return
         try:
             await self._identify(generation, connection, credential)
+            if self._turns is not None:
+                generation.end_turn = await self._turns.take()
             async with asyncio.TaskGroup() as reflectors:
                 for kind, stage in generation.stages:
                     work = connection.reflect(kind, stage, self._reporter(generation, kind))
                     reflectors.create_task(work, name=f"reflect {kind.fact} of {self.cluster}")
         finally:
+            generation.end_turn()
             await connection.close()
 
     async def _identify(self, generation: _Generation[K], connection: Connection[K], credential: C) -> None:
@@ -343,6 +374,7 @@ class ClusterWatch(Generic[C, K]):
         """All it may read has been read: what it holds is what there is, and what is older goes."""
         old, self._current, self._incoming = self._current, generation, None
         self._written = True
+        generation.end_turn()
         if old is not None:
             old.end()
         for stage in dict.fromkeys(stage for _, stage in generation.stages):
@@ -353,9 +385,10 @@ class ClusterWatch(Generic[C, K]):
         if self._removed:
             return
         key, fact = self._state()
-        if fact.state != self._told:
-            self._told = fact.state
-            level = logging.WARNING if fact.state in ("stale", "denied") else logging.INFO
+        told = fact.state, bool(fact.reason)
+        if told != self._told:
+            self._told = told
+            level = logging.WARNING if fact.reason else logging.INFO
             log.log(level, "cluster state", extra={"cluster": self.cluster, "state": fact.state, "cause": fact.reason})
         self._facts.apply([(key, fact)], self._cause(0))
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from watchers.cluster import ClusterWatch, Report, Rows, Sink, Unidentified, Unusable
+from watchers.cluster import ClusterWatch, Report, Rows, Sink, Turns, Unidentified, Unusable
 from watchers.clusters import Credential
 from watchers.facts.kinds import KINDS
 from watchers.kubernetes.events import refusal
@@ -155,8 +155,9 @@ class ApiConnection:
 class Reader:
     """Makes the watches of a process: what of home, what of a remote, and where it goes.
 
-    A remote is waited for so many seconds (``patience``) from when it is made. ``chance`` gives numbers from 0 to 1;
-    ``clock`` and ``wall`` are the time in seconds, one that only grows and Unix time.
+    A remote is waited for so many seconds (``patience``) from when it is made; ``turns`` is how many of them read
+    everything at a time. ``chance`` gives numbers from 0 to 1; ``clock`` and ``wall`` are the time in seconds, one that
+    only grows and Unix time.
     """
 
     def __init__(
@@ -171,6 +172,7 @@ class Reader:
         wall: Callable[[], float] = time.time,
         pace: Pace = USUAL,
         open_session: Callable[[ApiServer], OpenSession] = Session,
+        turns: int = 4,
     ) -> None:
         self._facts = facts
         self._system_namespace = system_namespace
@@ -181,6 +183,7 @@ class Reader:
         self._wall = wall
         self._pace = pace
         self._open_session = open_session
+        self._turns = Turns(turns)
 
     def home(
         self, cluster: str, secrets: Sink, identified: Callable[[Credential, str], None]
@@ -228,6 +231,8 @@ class Reader:
             delays=lambda: growing(self._chance, self._pace),
             now=lambda: int(self._wall() * 1e9),
             identified=identified,
+            # Home is waited for by everybody, and waits for nobody.
+            turns=None if home else self._turns,
         )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from aggregator.cache.table import Table
 from tests.kit.clock import virtual_time
-from watchers.cluster import ClusterWatch, Report, Rows, Unidentified, Unusable
+from watchers.cluster import ClusterWatch, Report, Rows, Turns, Unidentified, Unusable
 from watchers.facts import Cluster, Fact, Namespace, ObjectKey
 
 STATE = ("mesa", "Cluster", "", "mesa")
@@ -64,7 +64,13 @@ def fact(kind: str, name: str, value: str = "") -> tuple[ObjectKey, Fact]:
 class Stage:
     """A watch of mesa, and the connections it makes, by token."""
 
-    def __init__(self, *kinds: Kind, home: bool = False, identified: Callable[[str, str], None] | None = None) -> None:
+    def __init__(
+        self,
+        *kinds: Kind,
+        home: bool = False,
+        identified: Callable[[str, str], None] | None = None,
+        turns: Turns | None = None,
+    ) -> None:
         self.table: Table[ObjectKey, Fact] = Table("facts")
         self.changes = self.table.cursor("mesa")
         self.made: dict[str, Scripted] = {}
@@ -79,6 +85,7 @@ class Stage:
             delays=self._delays,
             now=lambda: 0,
             identified=identified or (lambda _token, _uid: None),
+            turns=turns,
         )
 
     def _connect(self, token: str) -> Scripted:
@@ -289,6 +296,29 @@ async def test_an_api_server_that_cannot_be_reached_is_tried_for_ever() -> None:
         await asyncio.sleep(10)
         first.holds("Namespace", "shop")
         assert stage.state == ("synced", "")
+
+
+@virtual_time
+async def test_so_many_clusters_read_everything_at_a_time_and_a_slow_one_holds_nobody_up() -> None:
+    turns = Turns(1)
+    slow, quick, last = (Stage(turns=turns) for _ in range(3))
+    async with running(slow), running(quick) as second, running(last) as third:
+        assert (second.sinks, third.sinks) == ({}, {})
+        await asyncio.sleep(31)
+        assert (list(second.sinks), third.sinks) == (["Namespace"], {})
+        second.holds("Namespace", "shop")
+        await settle()
+        assert list(third.sinks) == ["Namespace"]
+
+
+@virtual_time
+async def test_a_cluster_that_goes_gives_its_turn_back() -> None:
+    turns = Turns(1)
+    first, second = Stage(turns=turns), Stage(turns=turns)
+    async with running(first), running(second) as waiting:
+        first.watch.remove()
+        await settle()
+        assert list(waiting.sinks) == ["Namespace"]
 
 
 async def test_each_change_of_state_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
