@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Literal, Protocol, TypeVar
 
-from watchers.facts import Cluster, Fact, ObjectKey
-from watchers.sink import Cause, Facts
+from watchers.facts import Cluster, ObjectKey
+from watchers.sink import Cause
+from watchers.staging import Rows, Sink, Stage
 
 KindState = Literal["connecting", "syncing", "synced", "absent", "stale", "denied"]
 """What is known of one kind: "absent" is a kind the API server does not serve, which is an answer like "synced"; of
@@ -48,22 +49,6 @@ class ReadKind(Protocol):
         """Whether a cluster is of no use without it."""
 
 
-class Rows(Facts, Protocol):
-    """What a kind is written to; it tells the last good fact of an object that is invalid now."""
-
-    def get(self, key: ObjectKey) -> Fact | None:
-        """What was written last under a key."""
-        ...
-
-
-class Sink(Rows, Protocol):
-    """Where the facts of a kind go in the end; it also tells all it holds."""
-
-    def scan(self, prefix: tuple[str, ...]) -> Iterator[tuple[ObjectKey, Fact]]:
-        """What stands under a prefix."""
-        ...
-
-
 class Unidentified(Exception):
     """The API server did not say which it is; ``denied`` if it does not accept the credential. May be asked again."""
 
@@ -90,73 +75,6 @@ class Connection(Protocol[Kr]):
 
     async def close(self) -> None:
         """Closes every socket."""
-
-
-class Stage:
-    """What one generation writes: kept aside, or passed on to the sink, or, once it is closed, dropped."""
-
-    def __init__(self, cluster: str, facts: Sink, *, aside: bool) -> None:
-        self._prefix = (cluster,)
-        self._facts = facts
-        self._aside: dict[ObjectKey, Fact] | None = {} if aside else None
-        self._closed = False
-        self.written = False
-
-    def apply(self, changes: Iterable[tuple[ObjectKey, Fact | None]], cause: object = None) -> int:
-        """As Facts.apply."""
-        if self._closed:
-            return 0
-        self.written = True
-        if self._aside is None:
-            return self._facts.apply(changes, cause)
-        for key, fact in changes:
-            if fact is None:
-                self._aside.pop(key, None)
-            else:
-                self._aside[key] = fact
-        return 0
-
-    def replace(self, prefix: tuple[str, ...], items: Iterable[tuple[ObjectKey, Fact]], cause: object = None) -> int:
-        """As Facts.replace."""
-        if self._closed:
-            return 0
-        self.written = True
-        if self._aside is None:
-            return self._facts.replace(prefix, items, cause)
-        kept = {key: fact for key, fact in self._aside.items() if key[: len(prefix)] != prefix}
-        kept.update(items)
-        self._aside = kept
-        return 0
-
-    def get(self, key: ObjectKey) -> Fact | None:
-        """What this generation holds under a key, or else the one before it."""
-        return (self._aside or {}).get(key) or self._facts.get(key)
-
-    def writes_to(self, facts: Facts) -> bool:
-        """Whether that is where its writes go."""
-        return self._facts is facts
-
-    @property
-    def held(self) -> int:
-        """How many facts are kept aside."""
-        return len(self._aside or ())
-
-    def open(self, unread: Iterable[str], besides: Iterable[tuple[ObjectKey, Fact]], cause: object) -> None:
-        """Makes what was kept aside, and what is given besides, all there is of the cluster; later writes follow.
-
-        Of ``unread`` kinds the sink keeps what it holds: that they may not be read does not say that they are gone.
-        """
-        if self._aside is not None and not self._closed:
-            staged, self._aside = self._aside, None
-            for fact in unread:
-                staged.update(self._facts.scan((*self._prefix, fact)))
-            staged.update(besides)
-            self._facts.replace(self._prefix, staged.items(), cause)
-
-    def close(self) -> None:
-        """From now on nothing is heard of it."""
-        self._closed = True
-        self._aside = None
 
 
 class Turns:

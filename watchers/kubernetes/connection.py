@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from watchers.cluster import ClusterWatch, Report, Rows, Sink, Turns, Unidentified, Unusable
+from watchers.cluster import ClusterWatch, Report, Turns, Unidentified, Unusable
 from watchers.clusters import Credential
 from watchers.facts.kinds import KINDS
 from watchers.kubernetes.events import refusal
@@ -23,6 +23,7 @@ from watchers.kubernetes.reflector import Reflector, Resource, resources
 from watchers.kubernetes.session import Broken, Requests, Session
 from watchers.metrics import WatchMetrics
 from watchers.registration import LABEL, REMOTE_SECRET
+from watchers.staging import Rows, Sink
 
 REQUIRED = frozenset({"Namespace", "Pod", "Service", "EndpointSlice"})
 """Without one of these a cluster is of no use."""

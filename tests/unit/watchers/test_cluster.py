@@ -12,8 +12,9 @@ import pytest
 
 from aggregator.cache.table import Table
 from tests.kit.clock import virtual_time
-from watchers.cluster import ClusterWatch, Report, Rows, Turns, Unidentified, Unusable
+from watchers.cluster import ClusterWatch, Report, Turns, Unidentified, Unusable
 from watchers.facts import Cluster, Fact, Namespace, ObjectKey
+from watchers.staging import Rows
 
 STATE = ("mesa", "Cluster", "", "mesa")
 DEADLINE = 30.0
@@ -68,7 +69,7 @@ class Stage:
         self,
         *kinds: Kind,
         home: bool = False,
-        identified: Callable[[str, str], None] | None = None,
+        identified: Callable[[str, str], None] = lambda _token, _uid: None,
         turns: Turns | None = None,
     ) -> None:
         self.table: Table[ObjectKey, Fact] = Table("facts")
@@ -84,7 +85,7 @@ class Stage:
             connect=self._connect,
             delays=self._delays,
             now=lambda: 0,
-            identified=identified or (lambda _token, _uid: None),
+            identified=identified,
             turns=turns,
         )
 
@@ -304,7 +305,7 @@ async def test_so_many_clusters_read_everything_at_a_time_and_a_slow_one_holds_n
     slow, quick, last = (Stage(turns=turns) for _ in range(3))
     async with running(slow), running(quick) as second, running(last) as third:
         assert (second.sinks, third.sinks) == ({}, {})
-        await asyncio.sleep(31)
+        await asyncio.sleep(11)
         assert (list(second.sinks), third.sinks) == (["Namespace"], {})
         second.holds("Namespace", "shop")
         await settle()
