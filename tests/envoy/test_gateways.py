@@ -34,12 +34,13 @@ async def test_two_gateways_share_the_requests_as_the_endpoints_behind_them_are_
         await load.answered(10)
     assert load.failures == []
     ways = Counter[str]()
-    for _ in range(30):
+    for _ in range(60):
         journey = await mesh.traveller.follow(HOST, "/")
         ways[journey.way_in.rpartition("/")[2]] += 1
-    # Three pods: two of them are counted for the gateway with the lower address, one for the other.
+    # Three pods: two of them are counted for the gateway with the lower address, one for the other. Of sixty requests
+    # that makes forty; even shares would be thirty.
     assert set(ways) == {f"{first.bind}:15008", f"{second.bind}:{changes.SECOND_GATEWAY_PORT}"}
-    assert 19 <= ways[f"{first.bind}:15008"] <= 21
+    assert 36 <= ways[f"{first.bind}:15008"] <= 44
 
 
 async def test_a_gateway_that_is_withdrawn_gets_no_more_requests_and_none_fails(mesh: Mesh) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gc
 import json
+import subprocess
+import sys
 import tracemalloc
+from pathlib import Path
 
 from tests.kit import manifests
 from watchers.facts.kinds import kind_of
 
 COUNT = 4_000
+ROOT = Path(__file__).parents[4]
 
 
 def page() -> bytes:
@@ -30,7 +34,8 @@ def page() -> bytes:
     return json.dumps(manifests.object_list(*pods)).encode()
 
 
-def test_a_pod_takes_half_a_kilobyte_at_rest() -> None:
+def bytes_of_a_pod() -> float:
+    """What one pod of a page takes once the page is gone."""
     data = page()
     pod = kind_of("v1", "Pod")
     assert pod is not None
@@ -43,7 +48,14 @@ def test_a_pod_takes_half_a_kilobyte_at_rest() -> None:
     finally:
         tracemalloc.stop()
     assert len(facts) == COUNT
-    assert taken < 500
+    return taken
+
+
+def test_a_pod_takes_half_a_kilobyte_at_rest() -> None:
+    # In a process of its own: the table of interned strings is the whole process's, and may grow just here.
+    program = f"from {__name__} import bytes_of_a_pod; print(bytes_of_a_pod())"
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert float(ran.stdout) < 500
 
 
 def test_the_collector_does_not_track_pods() -> None:
