@@ -28,10 +28,11 @@ from tests.bench import mesh
 from tests.bench.memory import resident
 from tests.bench.plane import Commands, process, received, serve
 from tests.bench.results import Results
+from tests.bench.stream import Stream
 from tests.kit import manifests
 from tests.kit.manifests import Manifest
-from tests.kit.ztunnel import ADDRESS_TYPE, AUTHORIZATION_TYPE, ZtunnelClient, ZtunnelMachine
-from tests.kit.ztunnel.grpc_transport import GrpcDialer, GrpcTransport
+from tests.kit.ztunnel import ADDRESS_TYPE, AUTHORIZATION_TYPE, ZtunnelMachine
+from tests.kit.ztunnel.grpc_transport import METHOD
 
 CLUSTERS, SERVICES, PODS = 4, 30, 300
 CLIENTS = 8
@@ -237,25 +238,30 @@ class Proxy:
 
     def __init__(self, port: int) -> None:
         self.machine = ZtunnelMachine()
-        self._dialer = GrpcDialer(f"127.0.0.1:{port}")
-        self._transport: GrpcTransport | None = None
+        self._port = port
+        self._stream: Stream | None = None
 
     async def run(self) -> None:
         """Live for ever."""
-        try:
-            while True:
-                self._transport = await self._dialer.open()
-                await ZtunnelClient(self.machine).run(self._transport)
-        finally:
-            await self._dialer.close()
+        while True:
+            stream = self._stream = Stream(METHOD, self._hear)
+            await asyncio.get_running_loop().create_connection(lambda: stream, "127.0.0.1", self._port)  # noqa: B023
+            for request in self.machine.open_stream():
+                stream.send(request)
+            await stream.ended.wait()
+            stream.close()
+
+    def _hear(self, data: bytes) -> None:
+        if self._stream is not None:
+            self._stream.send(self.machine.receive(data))
 
     def reconnect(self) -> None:
-        """Lose the stream."""
-        if self._transport is not None:
-            self._transport.cancel()
+        """Lose the connection."""
+        if self._stream is not None:
+            self._stream.close()
 
     def restart(self) -> None:
-        """Lose the stream and all that was learned."""
+        """Lose the connection and all that was learned."""
         self.machine = ZtunnelMachine()
         self.reconnect()
 

@@ -16,6 +16,7 @@ _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE = 0, 1, 
 _ACK, _END_STREAM, _END_HEADERS = 1, 1, 4
 _WIDEST: Final = (1 << 31) - 1
 _INITIAL: Final = 65_535
+_LONGEST_FRAME: Final = 16_384
 _FRAME_HEADER: Final = 9
 _MESSAGE_HEADER: Final = 5
 
@@ -62,12 +63,13 @@ class Stream(asyncio.Protocol):
         """Bytes the server still takes, on the connection and of this call."""
 
     def send(self, message: bytes) -> None:
-        """Send a message, which must be shorter than a frame; raises RuntimeError when the server lets no more in."""
+        """Send a message; raises RuntimeError when the server lets no more in, as it does beyond 64 KB at once."""
         payload = struct.pack(">BI", 0, len(message)) + message
         self._windows = [window - len(payload) for window in self._windows]
         if self._transport is None or min(self._windows) < 0:
             raise RuntimeError("the server reads nothing")
-        self._transport.write(_frame(_DATA, 0, 1, payload))
+        for start in range(0, len(payload), _LONGEST_FRAME):
+            self._transport.write(_frame(_DATA, 0, 1, payload[start : start + _LONGEST_FRAME]))
 
     def close(self) -> None:
         """End the call by ending the connection."""
