@@ -77,6 +77,7 @@ class ControlPlane:
                 trust_domain=settings.trust_domain,
                 domain_suffix=settings.domain_suffix,
                 ztunnel_accounts=tuple((one.namespace, one.name) for one in settings.ztunnel_accounts),
+                istio_classes=settings.istio_classes,
             )
         )
         self.aggregator = Aggregator(self.pipeline, self.tables, self.records, now=now)

@@ -201,6 +201,18 @@ def path(text: str) -> Path:
     return Path(text)
 
 
+def switch(text: str) -> bool:
+    """Whether something is on."""
+    if text.lower() not in ("true", "false"):
+        raise ValueProblem(f"{text!r} is neither true nor false", "write one of true, false")
+    return text.lower() == "true"
+
+
+def show_switch(on: bool) -> str:
+    """Back to text."""
+    return "true" if on else "false"
+
+
 def one_of(*choices: str) -> Callable[[str], str]:
     """A reader of a word out of `choices`."""
 

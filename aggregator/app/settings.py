@@ -43,6 +43,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     unit: str = ""  # of the typed value
     show: Callable[[Any], str] = str  # back to text that `parse` reads
     many: bool = False  # a tuple: the flag may be repeated, commas separate entries
+    switch: bool = False  # true or false: the flag needs no value, and has a twin that begins with --no-
     in_file: bool = True
     name: str = ""
     required: bool = False
@@ -158,6 +159,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             value="DOMAIN",
         ),
     ] = "cluster.local"
+    istio_classes: Annotated[
+        bool,
+        Setting(
+            help="Serve Ingresses of classes whose controller is Istio's as well. Not beside a running istiod.",
+            parse=values.switch,
+            value="true|false",
+            show=values.show_switch,
+            switch=True,
+        ),
+    ] = False
     ztunnel_accounts: Annotated[
         tuple[ServiceAccount, ...],
         Setting(

@@ -23,7 +23,7 @@ from aggregator.app.settings_sources import load, unknown_variables
 from aggregator.cli.reference import default_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
 
     from aggregator.app.settings import Settings
 
@@ -33,7 +33,7 @@ USAGE = 2
 logger = logging.getLogger("isthmus")
 
 
-def run(**flags: str | list[str] | None) -> None:
+def run(**flags: str | list[str] | bool | None) -> None:
     """Run the control plane: read clusters, serve proxies over xDS, sign their certificates.
 
     The home cluster is --local, or the one this process runs in; further clusters of the mesh are --remote, the
@@ -41,7 +41,7 @@ def run(**flags: str | list[str] | None) -> None:
     directory of YAML or JSON manifests; all are watched.
     """
     try:
-        settings = load(flags, os.environ)
+        settings = load(_texts(flags), os.environ)
     except SettingsError as error:
         _fail(USAGE, [str(error)])
     from aggregator.app import logs
@@ -60,6 +60,11 @@ def run(**flags: str | list[str] | None) -> None:
         for failure in unknown:
             logger.error("unexpected failure, please report it", exc_info=failure)
         _fail(FAILED, known or ([] if unknown else [str(error)]))
+
+
+def _texts(flags: Mapping[str, str | list[str] | bool | None]) -> dict[str, str | list[str] | None]:
+    """Flags as they would be written in a variable: those without a value too."""
+    return {name: str(value).lower() if isinstance(value, bool) else value for name, value in flags.items()}
 
 
 def log_settings(settings: Settings) -> None:
@@ -143,6 +148,9 @@ def _with_options(command: Callable[..., None]) -> None:
 
 def _option(setting: Setting) -> Any:
     text = f"{setting.help} [{default_text(setting)}]"
+    if setting.switch:
+        names = f"{setting.flag}/--no-{setting.word}"
+        return Annotated[bool | None, typer.Option(names, help=text, show_default=False)]
     option = typer.Option(setting.flag, metavar=setting.value, help=text, show_default=False)
     return Annotated[list[str] | None if setting.many else str | None, option]
 

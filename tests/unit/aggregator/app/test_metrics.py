@@ -7,8 +7,17 @@ import msgspec
 import pytest
 
 import aggregator
-from aggregator.app.metrics import ClusterStates, Exposition, Metric, RecordCounts, prometheus_name, type_label
+from aggregator.app.metrics import (
+    ClusterStates,
+    Exposition,
+    Metric,
+    Readable,
+    RecordCounts,
+    prometheus_name,
+    type_label,
+)
 from aggregator.app.records import Pass, Records
+from watchers.metrics import WatchMetrics
 from xds.records import Ack, Push, StreamClosed, StreamOpened
 
 ADDRESS = "type.googleapis.com/istio.workload.Address"
@@ -128,7 +137,7 @@ def test_the_build_and_the_process_are_told_too() -> None:
 
 
 def test_every_metric_has_a_help_text_and_a_name_of_its_own() -> None:
-    metrics = [*RecordCounts(Records())(), *ClusterStates(list)()]
+    metrics: list[Readable] = [*RecordCounts(Records())(), *ClusterStates(list)(), *WatchMetrics().all()]
     assert len({metric.name for metric in metrics}) == len(metrics)
     for metric in metrics:
         assert metric.name.startswith("isthmus.")
@@ -138,6 +147,6 @@ def test_every_metric_has_a_help_text_and_a_name_of_its_own() -> None:
 def test_the_operations_guide_lists_every_metric_and_no_other() -> None:
     guide = (Path(aggregator.__file__).parents[1] / "docs" / "operations.md").read_text()
     listed = set(re.findall(r"^\| `(isthmus_\w+)` \|", guide, re.MULTILINE))
-    metrics = [*RecordCounts(Records())(), *ClusterStates(list)()]
+    metrics: list[Readable] = [*RecordCounts(Records())(), *ClusterStates(list)(), *WatchMetrics().all()]
     ours = {prometheus_name(metric) + ("_total" if metric.kind == "counter" else "") for metric in metrics}
     assert listed == ours | {"isthmus_build_info"}

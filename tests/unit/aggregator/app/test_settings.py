@@ -142,7 +142,7 @@ def test_relative_paths_of_the_file_start_at_its_directory_and_those_of_flags_do
     file = config(tmp_path, "identities: tokens.yaml\nlocal: west=w\n")
     settings = load({"config": file, "local": "west=elsewhere"}, {})
     assert settings.identities == tmp_path / "tokens.yaml"
-    assert settings.local.path == Path("elsewhere")
+    assert settings.local == ClusterSource("west", Path("elsewhere"))
 
 
 def test_a_list_is_given_by_repeating_the_flag_or_by_commas() -> None:

@@ -24,7 +24,8 @@ def isthmus() -> CliRunner:
 def test_help_lists_every_setting_with_its_value_and_default(isthmus: CliRunner) -> None:
     shown = " ".join(isthmus.invoke(app, ["run", "--help"]).stdout.split())
     for setting in TABLE:
-        assert f"{setting.flag} {setting.value} " in shown
+        written = f"/ --no-{setting.word}" if setting.switch else setting.value
+        assert f"{setting.flag} {written} " in shown
         assert " ".join(setting.help.split()[:4]) in shown
     assert "[0.0.0.0:15012]" in shown
 

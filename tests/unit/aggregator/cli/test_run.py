@@ -156,3 +156,19 @@ async def test_a_failure_while_draining_is_not_hidden_by_the_signal() -> None:
 
     with pytest.raises(ZeroDivisionError):
         await until_signalled(main())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "on"), [([], False), (["--istio-classes"], True), (["--no-istio-classes"], False)]
+)
+def test_a_switch_needs_no_value(
+    control_plane: Callable[[Callable[[Settings], Awaitable[None]]], None], arguments: list[str], on: bool
+) -> None:
+    seen: list[bool] = []
+
+    async def run(settings: Settings) -> None:
+        seen.append(settings.istio_classes)
+
+    control_plane(run)
+    CliRunner().invoke(app, ["run", "--local", "west=w", *arguments])
+    assert seen == [on]
