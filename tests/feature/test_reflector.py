@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from aggregator.cache.table import Table
 from tests.kit.clock import virtual_time
 from tests.kit.eventually import eventually
 from tests.kit.kube_api import Cut, Hang, KubeApi, KubeCluster, Lines, Refuse, Trickle, error_event
 from tests.kit.kube_session import MemorySession
-from tests.kit.manifests import gateway, pod
-from watchers.facts import Fact, ObjectKey, SourceFault
+from tests.kit.manifests import Manifest, gateway, pod
+from watchers.facts import Fact, ObjectKey, Pod, SourceFault
 from watchers.kubernetes.kubeconfig import ApiServer
 from watchers.kubernetes.listwatch import Pace
-from watchers.kubernetes.reflector import Reflector, resources
+from watchers.kubernetes.reflector import Reflector, Resource, resources
 from watchers.kubernetes.session import Requests, Session
 from watchers.metrics import WatchMetrics
 
@@ -56,18 +59,25 @@ class Reading:
 
 
 @asynccontextmanager
-async def reading(requests: Requests, kind: str = "Pod", pace: Pace = PACE) -> AsyncIterator[Reading]:
+async def reading(
+    requests: Requests,
+    kind: str = "Pod",
+    *,
+    pace: Pace = PACE,
+    chance: float = 0.5,
+    resource: Resource | None = None,
+) -> AsyncIterator[Reading]:
     """A reflector at work."""
     read = Reading(kind)
     reflector = Reflector(
-        BY_KIND[kind],
+        resource or BY_KIND[kind],
         "west",
         requests,
         read.facts,
         system_namespace="istio-system",
         report=lambda state, reason: read.reports.append((state, reason)),
         metrics=read.metrics,
-        chance=lambda: 0.5,
+        chance=lambda: chance,
         pace=pace,
         now=asyncio.get_running_loop().time,
     )
@@ -414,6 +424,87 @@ async def test_only_what_may_become_a_fact_is_asked_for() -> None:
             ("ConfigMap", "istio-system", "metadata.name=istio"),
             ("Secret", "", "type=kubernetes.io/tls"),
         }
+
+
+@virtual_time
+async def test_objects_of_another_namespace_than_asked_for_are_not_believed() -> None:
+    west = KubeCluster("west")
+    line = b'{"type":"ADDED","object":{"metadata":{"name":"cart","namespace":"%s","resourceVersion":"1"}}}'
+    end = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"2","annotations":{%s}}}}'
+    end %= b'"k8s.io/initial-events-end":"true"'
+    lines = (line % b"shop", line % b"bank", end, line.replace(b'"1"', b'"3"') % b"farm")
+    west.script(Lines(lines, then="hang"))
+    shop = Resource(BY_KIND["Pod"].kind, namespace="shop")
+    async with reading(MemorySession(west), resource=shop) as read:
+        await settled()
+        assert {key[2:] for key, _ in read.facts.scan()} == {("shop", "cart")}
+
+
+FAULTS = st.sampled_from(
+    [
+        Refuse(401),
+        Refuse(404, body=b"404 page not found"),
+        Refuse(410, "Expired"),
+        Refuse(429, headers={"Retry-After": "7"}),
+        Refuse(500),
+        Refuse(503, body=b"<html>"),
+        Refuse(200, body=b"<html>"),
+        Hang(),
+        Cut(after=1),
+        Trickle(pause=9),
+        Lines(),
+        Lines(then="hang"),
+        Lines((b"<html>",)),
+        Lines((error_event(410, "Expired"),)),
+        Lines((error_event(500, "InternalError"),), then="hang"),
+    ]
+)
+WRITES = st.tuples(st.sampled_from(("apply", "delete", "break")), st.sampled_from("abcd"))
+EVENTS = st.sampled_from(("compact", "freeze", "end", "pass"))
+
+
+@given(st.lists(FAULTS | WRITES | EVENTS, max_size=15), st.booleans(), st.floats(0, 1))
+@settings(max_examples=60, deadline=None)
+def test_whatever_happens_the_table_ends_as_the_server(steps: list[Any], watch_list: bool, chance: float) -> None:
+    @virtual_time
+    async def run() -> None:
+        west = cluster("a", "b", "c", watch_list=watch_list)
+        async with reading(MemorySession(west), chance=chance) as read:
+            for number, step in enumerate(steps):
+                match step:
+                    case ("apply", name):
+                        west.apply(pod(f"shop/{name}", f"10.0.1.{number}"))
+                    case ("break", name):
+                        west.apply(broken(name))
+                    case ("delete", name) if west.store.get("Pod", ("shop", name)):
+                        west.delete("Pod", f"shop/{name}")
+                    case "compact":
+                        west.compact()
+                    case "freeze":
+                        west.freeze()
+                    case "end":
+                        west.end_watches()
+                    case "pass":
+                        await settled(7)
+                    case Refuse() | Hang() | Cut() | Trickle() | Lines():
+                        west.script(step)
+                await settled(0.01)
+            # All faults have been met after some minutes, and from then on the server behaves.
+            await settled(1200)
+            assert read.state == "synced"
+            addresses = {fact.addresses for _, fact in read.facts.scan(("west", "Pod")) if isinstance(fact, Pod)}
+            good = [one.document for one in west.store.objects("Pod") if is_good(one.document)]
+            assert {(document["status"]["podIP"],) for document in good} <= addresses
+            assert read.names >= {document["metadata"]["name"] for document in good}
+            # What cannot be used is held as it was, or not at all; what was deleted is not.
+            assert read.names <= {one.name[1] for one in west.store.objects("Pod")}
+
+    run()
+
+
+def is_good(document: Manifest) -> bool:
+    """Whether a pod is none of the broken ones."""
+    return " " not in "".join(document["metadata"].get("labels", {}).values())
 
 
 async def test_over_tls_a_killed_server_is_found_again_and_its_watch_goes_on() -> None:

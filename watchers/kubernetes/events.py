@@ -35,7 +35,8 @@ class Refusal(msgspec.Struct, frozen=True):
     too_large: bool = False
 
     def __str__(self) -> str:
-        return " ".join(filter(None, (str(self.code), self.reason, self.message)))[:300]
+        said = " ".join(filter(None, (str(self.code), self.reason, self.message)))[:300]
+        return "".join(character if character.isprintable() else " " for character in said)
 
 
 class Events(msgspec.Struct):

@@ -230,9 +230,10 @@ class ListWatch:
             if not self._resource_version:
                 return actions
         else:
-            if _goes_back(self._resource_version, events.bookmark):
-                # A server restored from a backup: what it did since then it will never tell.
-                return self._relist("gone", f"the server went back to version {events.bookmark}", now)
+            for told in (events.bookmark, events.resource_version):
+                if _goes_back(self._resource_version, told):
+                    # Restored from a backup, or telling old news again: what is between it will never tell.
+                    return self._relist("gone", f"the server went back to version {told}", now)
             actions = self._reported("synced") if events.resource_version else []
             if events.changes or events.invalid:
                 actions.append(Apply(events.changes, events.invalid, events.objects))
@@ -434,7 +435,7 @@ def _group_version(path: str) -> str:
 
 
 def _goes_back(held: str, told: str) -> bool:
-    """Whether a bookmark's version lies before the one held: versions of a server are numbers that grow (KEP-5504)."""
+    """Whether a version lies before the one held: those of a server are numbers that grow (KEP-5504)."""
     if not (held.isascii() and held.isdigit() and told.isascii() and told.isdigit()):
         return False
     return (len(told), told) < (len(held), held)

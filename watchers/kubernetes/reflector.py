@@ -177,9 +177,7 @@ class Reflector:
         query = self._selectors()
         if request.limit:
             query["limit"] = str(request.limit)
-        else:
-            # From the server's memory: all of it, of one moment, however fast etcd is compacted.
-            query["resourceVersion"] = "0"
+        # Without a resourceVersion the answer is the newest there is: a server that lags behind must not take us back.
         if request.continue_token:
             query["continue"] = request.continue_token
         async with self._requests.get(request.path, query, silence=request.silence) as response:
@@ -244,6 +242,8 @@ class Reflector:
     def _apply(
         self, changes: Mapping[ObjectKey, Fact | None], invalid: Mapping[ObjectKey, InvalidObject], objects: int
     ) -> None:
+        if self._resource.namespace:
+            changes = {key: fact for key, fact in changes.items() if self._asked_for(key)}
         cause = Cause(int(self._received * 1e9), self._source, objects)
         if not invalid and not self._faults:
             self._store.apply(changes.items(), cause)
@@ -256,12 +256,18 @@ class Reflector:
             last_good = self._store.get(key) if key[0] else None
             if last_good is not None:
                 items.setdefault(key, last_good)
+        if self._resource.namespace:
+            items = {key: fact for key, fact in items.items() if self._asked_for(key)}
         self._metrics.lists.add(*self._labels)
         cause = Cause(int(self._received * 1e9), self._source, len(items))
         self._store.replace(self._resource.prefix(self._cluster), items.items(), cause)
         faults = list(self._changed_faults({}, invalid))
         if faults:
             self._store.apply(faults, cause)
+
+    def _asked_for(self, key: ObjectKey) -> bool:
+        """Whether an object is of the namespace that was asked for. A server that sends others is none to believe."""
+        return key[2] == self._resource.namespace
 
     def _changed_faults(
         self, kept: dict[ObjectKey, SourceFault], invalid: Mapping[ObjectKey, InvalidObject]

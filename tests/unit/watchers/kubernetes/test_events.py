@@ -209,6 +209,12 @@ def test_an_error_page_says_no_more_than_its_status(body: bytes) -> None:
     assert refusal(502, body) == Refusal(502)
 
 
+def test_what_a_server_says_is_shown_in_one_line_of_bounded_length() -> None:
+    shown = str(Refusal(500, "Internal", "\x1b[31mred\nline\u202e" + "x" * 1000))
+    assert shown.isprintable()
+    assert len(shown) == 300
+
+
 def test_a_version_too_large_is_recognised_by_cause_and_by_message() -> None:
     by_cause = {"code": 504, "details": {"causes": [{"reason": "ResourceVersionTooLarge"}]}}
     by_message = {"code": 504, "message": "Timeout: Too large resource version: 9, current: 5"}

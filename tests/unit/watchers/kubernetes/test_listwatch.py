@@ -194,6 +194,19 @@ def test_a_bookmark_that_goes_back_is_of_another_history() -> None:
     assert isinstance(watcher.passed(5)[0], List)
 
 
+def test_events_that_go_back_are_old_news_and_not_applied() -> None:
+    watcher = watching("a")
+    watcher.events(told({"a": OTHER}, "12"), 1)
+    assert not only(Apply, watcher.events(told({"a": FACT}, "11"), 2))
+    assert isinstance(watcher.passed(5)[0], List)
+
+
+def test_events_told_twice_are_no_reason_to_list() -> None:
+    watcher = watching("a")
+    for now in (1, 2):
+        assert only(Apply, watcher.events(told({"a": OTHER}, "12"), now))
+
+
 def test_a_version_not_reached_yet_is_tried_again_and_then_given_up() -> None:
     watcher = watching()
     refusal = Refusal(504, "Timeout", "Too large resource version", retry_after=1.0, too_large=True)
