@@ -103,6 +103,22 @@ async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
         assert (await fetch(ApiServer(url)))[0] == 302
 
 
+async def test_a_list_is_compressed_only_where_that_is_wanted() -> None:
+    async def compressing(_: web.Request) -> web.Response:
+        response = web.Response(text="x" * 10_000)
+        response.enable_compression()
+        return response
+
+    async with serving(compressing) as url:
+        for compressed in (True, False):
+            async with (
+                Session(ApiServer(url), compressed=compressed) as session,
+                session.get("/", {}, silence=5) as response,
+            ):
+                assert b"".join([chunk async for chunk in response.chunks()]) == b"x" * 10_000
+                assert response.headers.get("Content-Encoding") == ("gzip" if compressed else None)
+
+
 async def test_a_proxy_is_used_where_one_is_named() -> None:
     async with serving(echo) as proxy:
         status, body = await fetch(ApiServer("http://api.example", proxy_url=proxy))
