@@ -222,10 +222,13 @@ class ClusterWatch(Generic[C, K]):
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
-                self._begin()
-                await asyncio.Event().wait()
+                try:
+                    self._begin()
+                    await asyncio.Event().wait()
+                finally:
+                    # Nothing begins any more, though a credential may still come while the rest ends.
+                    self._tasks = None
         finally:
-            self._tasks = None
             for generation in (self._incoming, self._current):
                 if generation is not None:
                     generation.end()

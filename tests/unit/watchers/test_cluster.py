@@ -322,6 +322,20 @@ async def test_a_cluster_that_goes_gives_its_turn_back() -> None:
         assert list(waiting.sinks) == ["Namespace"]
 
 
+async def test_a_credential_that_comes_while_the_watch_ends_begins_nothing() -> None:
+    stage = Stage()
+
+    class Late(Scripted):
+        async def close(self) -> None:
+            stage.watch.use("t2")
+            await super().close()
+
+    first = stage.prepared["t1"] = Late("t1")
+    async with running(stage):
+        pass
+    assert ([*stage.made], first.closed) == (["t1"], True)
+
+
 async def test_each_change_of_state_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     stage = Stage()
