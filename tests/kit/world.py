@@ -50,12 +50,15 @@ def manifests_of(directory: Path) -> list[Manifest]:
 
 
 class World:
-    """A control plane's graph with the ztunnel views asked for. Clusters are synced as soon as they are mentioned."""
+    """A control plane's graph with the ztunnel views asked for. Clusters are synced as soon as they are mentioned.
 
-    def __init__(self, home: str = "alpha", **settings: Any) -> None:
+    ``facts`` is a table that something else writes, in the place of an empty one.
+    """
+
+    def __init__(self, home: str = "alpha", *, facts: Table[ObjectKey, Fact] | None = None, **settings: Any) -> None:
         self.home = Home(cluster=home, **settings)
         self.pipeline = Pipeline(self.home)
-        self.facts: Table[ObjectKey, Fact] = Table("facts")
+        self.facts: Table[ObjectKey, Fact] = Table("facts") if facts is None else facts
         self.resources: dict[tuple[str, str], Resource] = {}
         self.published: dict[str, dict[Any, Any]] = {}
         self.now = 1_800_000_000.0
