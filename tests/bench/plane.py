@@ -58,9 +58,12 @@ class Commands:
 
 
 def serve(
-    pipe: Connection, sources: list[tuple[str, Path]], commands: Callable[[ControlPlane, Connection], Commands]
+    pipe: Connection,
+    sources: list[tuple[str, Path]],
+    commands: Callable[[ControlPlane, Connection], Commands],
+    remotes: Path | None = None,
 ) -> None:
-    """The life of such a process; the first source is home."""
+    """The life of such a process; the first source is home, `remotes` a directory of kubeconfigs of more clusters."""
     began = time.monotonic()
     from aggregator.app import memory
     from aggregator.app.main import ControlPlane
@@ -74,6 +77,7 @@ def serve(
     settings = Settings(
         local=clusters[0],
         remote=tuple(clusters[1:]),
+        remotes=remotes,
         xds=loopback,
         xds_plaintext=loopback,
         health=loopback,
