@@ -459,6 +459,10 @@ class KubeApi:
             if one is cluster:
                 transport.abort()
 
+    def renew_authority(self) -> None:
+        """From the next start of a cluster on its certificate is one of another authority."""
+        self._context, self._ca = _server_context()
+
     def connections(self, cluster: KubeCluster) -> int:
         """How many sockets a cluster's clients hold open, as far as they have asked something on them."""
         self._connections = {
