@@ -13,11 +13,14 @@ import pytest
 from tests.kit.eventually import eventually
 from tests.kit.kube_api import KubeApi, KubeCluster
 from tests.kit.kube_mesh import KubeMesh
-from tests.kit.manifests import pod, service
+from tests.kit.manifests import endpoint, namespace, node, pod, service, slice_
+from tests.kit.toy_graph import snapshot
+from tests.kit.world import World
 from watchers.kubernetes.listwatch import Pace
 from watchers.kubernetes.session import Session
 
 ROTATIONS = 300
+JOINS = 50
 REMOTE_KINDS = 6
 QUICK = Pace(first_wait=0.02, longest_wait=0.1)
 
@@ -89,4 +92,60 @@ async def test_tasks_sockets_and_memory_are_the_same_after_300_rotations() -> No
         alive = [session for one in born if (session := one())]
         assert len(alive) <= 2  # home's, and the one in use
         assert len(mesh.names("mesa")) == 400
+        assert resident() - memory < 5 << 20
+
+
+def crowd(pods: int = 400, services: int = 20) -> KubeCluster:
+    """A remote whose pods are endpoints of its global services, by selectors and by slices."""
+    cluster = KubeCluster("mesa")
+    cluster.apply(namespace("shop"), node("mesa-1", region="r2", zone="r2a"))
+    for number in range(services):
+        app = {"app": f"orders-{number}"}
+        cluster.apply(service(f"shop/orders-{number}", f"10.97.0.{number}", selector=app, is_global=True))
+        members = range(number, pods, services)
+        addresses = {each: f"10.2.{each // 250}.{each % 250}" for each in members}
+        cluster.apply(*(pod(f"shop/p-{each}", ip, labels=app, node="mesa-1") for each, ip in addresses.items()))
+        endpoints = [endpoint(ip, pod=f"shop/p-{each}", node="mesa-1") for each, ip in addresses.items()]
+        cluster.apply(slice_(f"shop/orders-{number}", *endpoints, service=f"orders-{number}"))
+    return cluster
+
+
+@pytest.mark.slow
+async def test_nothing_is_left_of_a_remote_after_50_joins_and_leaves() -> None:
+    quay, mesa = KubeCluster("quay"), crowd()
+    quay.apply(namespace("shop"), service("shop/orders-0", "10.96.0.10", is_global=True))
+    async with KubeApi(quay, mesa, tls=True) as api, KubeMesh(quay, mesa, pace=QUICK, sockets=True) as mesh:
+        born: list[weakref.ref[Session]] = []
+        mesh.opened = lambda session: born.append(weakref.ref(session))
+        await eventually(lambda: mesh.state("quay") == "synced")
+        world = World("quay", facts=mesh.table)
+        world.step()
+
+        async def join_and_leave() -> None:
+            mesh.register("far", {"mesa": mesa})
+            await eventually(lambda: mesh.state("mesa") == "synced", interval=0.002)
+            world.step()
+            assert len(world.addresses()) == 420
+            mesh.unregister("far")
+            await eventually(lambda: (mesh.state("mesa"), mesa.watches()) == ("", 0), interval=0.002)
+            world.step()
+            mesa.requests.clear()
+            quay.requests.clear()
+            quay.compact()
+
+        def left() -> tuple[object, ...]:
+            series = {metric.name: len(metric.values) for metric in mesh.metrics.all()}
+            return snapshot(world.graph), dict(mesh.table.scan()), world.published, series
+
+        for _ in range(5):
+            await join_and_leave()
+        await eventually(lambda: api.connections(mesa) == 0)
+        gc.collect()
+        tasks, sockets, before, memory = len(asyncio.all_tasks()), api.connections(quay), repr(left()), resident()
+        for _ in range(JOINS):
+            await join_and_leave()
+        await eventually(lambda: (len(asyncio.all_tasks()), api.connections(mesa)) == (tasks, 0))
+        gc.collect()
+        assert (api.connections(quay), repr(left())) == (sockets, before)
+        assert len([session for one in born if (session := one())]) <= 1
         assert resident() - memory < 5 << 20
