@@ -99,7 +99,7 @@ class Aggregator:
         self.settled = asyncio.Event()
         """Set once a pass has been published since every remote cluster has answered or passed its limit."""
         self.longest_slice = 0.0
-        """Seconds of the longest slice so far, publication included."""
+        """Seconds of the longest slice so far, publication not included."""
 
     async def run(self) -> None:
         """Work for ever, with pauses between passes, in which changes gather: as long as the last pass took, and three
@@ -108,17 +108,19 @@ class Aggregator:
         accounts = self._pipeline.home.ztunnel_accounts
         trusted = {("account", namespace, name): True for namespace, name in accounts}
         await self._pass({self._pipeline.node_proxies: trusted}, ())
-        ahead, ended = 0.0, self._monotonic()
+        ahead, ended, pause = 0.0, self._monotonic(), 0.0
         while True:
             await self._something_to_do()
+            # In quiet times the pause is long over, and no timer was needed for it.
+            if (left := ended + pause - self._monotonic()) > 0:
+                await asyncio.sleep(left)
             began = self._monotonic()
             ahead = max(0.0, ahead - (began - ended) / 3)
             left_some = await self.one_pass()
             ended = self._monotonic()
             took = ended - began
             ahead += took
-            if not left_some:
-                await asyncio.sleep(min(took if ahead < ALLOWANCE else 3 * took, LONGEST_PAUSE))
+            pause = 0.0 if left_some else min(took if ahead < ALLOWANCE else 3 * took, LONGEST_PAUSE)
 
     async def one_pass(self) -> bool:
         """Take what changed and publish what follows from it; returns whether that was only a part of what changed."""
@@ -130,16 +132,21 @@ class Aggregator:
         if batch.causes:
             self._records.append(Batch(batch.revision, len(batch.changes), batch.causes, batch.dropped, time.time_ns()))
         inputs: dict[Any, Any] = dict(self._pipeline.facts(batch.changes))
-        inputs[self._pipeline.interest] = self._interest.take().changes
-        inputs[self._pipeline.rejections] = self._rejections.take().changes
+        if self._interest.pending:
+            inputs[self._pipeline.interest] = self._interest.take().changes
+        if self._rejections.pending:
+            inputs[self._pipeline.rejections] = self._rejections.take().changes
         await self._pass(inputs, batch.causes)
         return left_some
 
     async def _something_to_do(self) -> None:
         """Until a Table rings, or a moment the graph waits for has passed."""
         moment = self._pipeline.graph.next_moment()
+        if moment is None:
+            await self._bell.wait()
+            return
         try:
-            async with asyncio.timeout(None if moment is None else max(0.0, moment - self._now())):
+            async with asyncio.timeout(max(0.0, moment - self._now())):
                 await self._bell.wait()
         except TimeoutError:
             pass
@@ -179,10 +186,15 @@ class Aggregator:
             published=len(published.get(RESOURCES, ())),
         )
         self._records.append(done)
-        tables.resources.apply(published.get(RESOURCES, {}).items(), done)
-        tables.admissions.apply(published.get(ADMISSIONS, {}).items(), done)
-        tables.findings.apply(published.get("findings", {}).items(), done)
-        tables.settled.apply(published.get(SETTLED, {}).items(), done)
+        in_order: tuple[tuple[str, Table[Any, Any]], ...] = (
+            (RESOURCES, tables.resources),
+            (ADMISSIONS, tables.admissions),
+            ("findings", tables.findings),
+            (SETTLED, tables.settled),
+        )
+        for name, table in in_order:
+            if name in published:
+                table.apply(published[name].items(), done)
         self._note_progress()
 
     def _note_progress(self) -> None:
