@@ -409,11 +409,13 @@ def measure(clusters: int, services: int, pods: int, *, seconds: float) -> dict[
             port, ready, cpu, block, block_cpu = received(plane)
             figures |= {"ready_s": (ready - started) / 1e9, "ready_cpu_s": cpu}
             figures |= {"ready_block_ms": 1e3 * block, "ready_block_cpu_ms": 1e3 * block_cpu}
+            count = int(RATE * min(seconds, 10))
+            figures["alone_us"] = alone(plane, clusters, services, pods, count)
             plane.send(("begin", True))
             with process(ztunnels, port) as clients:
                 first: list[list[Receipt]] = received(clients)
                 bench = Bench(plane, clients, (clusters, services, pods))
-                plane.send(("change", -1, mesh.pod_key(0, services, 0)))
+                plane.send(("change", -count - 1, mesh.pod_key(0, services, 0)))
                 plane.send(("end",))
                 run, _ = bench.result()
                 figures |= {"answer_mb": first[0][0][2] / 1e6, "answer_cpu_ms": 1e3 * run.cpu / CLIENTS}
@@ -422,6 +424,22 @@ def measure(clusters: int, services: int, pods: int, *, seconds: float) -> dict[
                 clients.send(None)
                 plane.send(("stop",))
     return figures
+
+
+def alone(plane: Connection, clusters: int, services: int, pods: int, count: int) -> float:
+    """Microseconds of CPU for one change of a remote endpoint, with nobody to tell it to, one every 10 ms."""
+    chance = random.Random(5)
+    time.sleep(QUIET)
+    plane.send(("begin", False))
+    due = time.perf_counter()
+    for number in range(count):
+        due += 1 / RATE
+        time.sleep(max(0.0, due - time.perf_counter()))
+        key = mesh.pod_key(chance.randrange(1, clusters), services, chance.randrange(pods))
+        plane.send(("change", number - count, key))
+    plane.send(("end",))
+    run: Run = received(plane)
+    return 1e6 * run.cpu / count
 
 
 def changes(bench: Bench, clusters: int, count: int) -> dict[str, float]:

@@ -173,6 +173,8 @@ def add_latency(results: Results, figures: dict[str, float]) -> None:
     """The process as a whole: start, memory, steady changes, bursts, and how long its loop was ever kept busy."""
     results.add("pipeline.ready", figures["ready_s"], "s")
     results.add("pipeline.ready.cpu", figures["ready_cpu_s"], "s")
+    # Percent of a core at one change a second is the microseconds of a change divided by 10,000.
+    results.add("pipeline.remote.cpu_at_one_change_a_second", figures["alone_us"] / 1e4, "% of a core", goal=0.05)
     results.add("pipeline.first_answer.cpu", figures["answer_cpu_ms"], "ms")
     results.add("pipeline.first_answer.size", figures["answer_mb"], "MB")
     for rhythm in ("even", "random"):
@@ -187,9 +189,10 @@ def add_latency(results: Results, figures: dict[str, float]) -> None:
         results.add(f"pipeline.burst.{where}", figures[f"burst_{where}_ms"], "ms", goal=250)
         results.add(f"pipeline.burst.{where}.cpu_per_change", figures[f"burst_{where}_cpu_us"], "us")
     for when in ("ready", "answer", "steady", "burst_home", "burst_mesh"):
-        name = when.replace("_", ".")
-        results.add(f"pipeline.longest_step.{name}", figures[f"{when}_block_ms"], "ms", goal=20)
-        results.add(f"pipeline.longest_step.{name}.cpu", figures[f"{when}_block_cpu_ms"], "ms", goal=20)
+        name = f"pipeline.longest_step.{when.replace('_', '.')}"
+        # By the clock it is whatever else the machine does meanwhile; at the start, files being parsed as well.
+        results.add(name, figures[f"{when}_block_ms"], "ms")
+        results.add(f"{name}.cpu", figures[f"{when}_block_cpu_ms"], "ms", goal=20)
 
 
 if __name__ == "__main__":

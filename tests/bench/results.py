@@ -2,10 +2,12 @@
 
 A line is `RESULT <name> <value> <unit> goal=<bound> peer=<value|none> ratio=<ours/peer|none> ok|short`. Figures are
 measured in the run that prints them; a peer that did not run is `none`, never a number from memory.
+`python -m tests.bench.results pipeline --size full --runs 5` prints the medians of the last runs as a table.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -96,3 +98,36 @@ def quantile(values: list[float], share: float) -> float:
     """The value below which `share` of the sorted values lie (nearest rank)."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def table(benchmark: str, size: str, runs: int) -> list[str]:
+    """The medians of the last runs of a benchmark, with the lowest and highest, as the lines of a Markdown table."""
+    lines = (RESULTS / f"{benchmark}.jsonl").read_text().splitlines()
+    rows = [row for row in map(json.loads, lines) if row["size"] == size]
+    last = sorted({row["at"] for row in rows})[-runs:]
+    figures: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["at"] in last:
+            figures.setdefault(row["name"], []).append(row)
+    told = ["| figure | median | lowest to highest | unit | goal | peer |", "|---|---|---|---|---|---|"]
+    for name, some in figures.items():
+        values = sorted(row["value"] for row in some)
+        bound = "" if some[-1]["goal"] == "none" else some[-1]["goal"].replace("<=", "≤ ").replace(">=", "≥ ")
+        peer = "" if some[-1]["peer"] is None else _number(some[-1]["peer"])
+        spread = f"{_number(values[0])} to {_number(values[-1])}"
+        told.append(f"| {name} | {_number(quantile(values, 0.5))} | {spread} | {some[-1]['unit']} | {bound} | {peer} |")
+    return told
+
+
+def main() -> None:
+    """Print the table."""
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("benchmark")
+    arguments.add_argument("--size", choices=("small", "full"), default="full")
+    arguments.add_argument("--runs", type=int, default=5)
+    given = arguments.parse_args()
+    print("\n".join(table(given.benchmark, given.size, given.runs)))
+
+
+if __name__ == "__main__":
+    main()

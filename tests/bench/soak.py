@@ -362,8 +362,8 @@ async def soak(seconds: float, chance: random.Random, results: Results) -> list[
         with process(control_plane, directories.sources) as plane:
             port = await asyncio.to_thread(received, plane)
             proxies = [Proxy(port) for _ in range(CLIENTS)]
-            living = [asyncio.create_task(proxy.run()) for proxy in proxies]
-            try:
+            async with asyncio.TaskGroup() as tasks:
+                living = [tasks.create_task(proxy.run()) for proxy in proxies]
                 weather = Soak(directories, plane, proxies, chance)
                 content = await weather.first_content()
                 await weather.spell(FIRST_SPELL * seconds)
@@ -372,11 +372,9 @@ async def soak(seconds: float, chance: random.Random, results: Results) -> list[
                 await weather.spell((1 - FIRST_SPELL) * seconds)
                 wrong += await weather.settle(content)
                 after = await weather.count()
-            finally:
                 for task in living:
                     task.cancel()
-                await asyncio.wait(living)
-                plane.send(("stop",))
+            plane.send(("stop",))
     return [*wrong, *weather.oddities(), *left_behind(before, after, weather, results)]
 
 

@@ -63,10 +63,15 @@ class Stream(asyncio.Protocol):
         """Bytes the server still takes, on the connection and of this call."""
 
     def send(self, message: bytes) -> None:
-        """Send a message; raises RuntimeError when the server lets no more in, as it does beyond 64 KB at once."""
+        """Send a message, which nobody hears once the call has ended.
+
+        Raises RuntimeError when the server lets no more in, as it does beyond 64 KB at once.
+        """
+        if self._transport is None:
+            return
         payload = struct.pack(">BI", 0, len(message)) + message
         self._windows = [window - len(payload) for window in self._windows]
-        if self._transport is None or min(self._windows) < 0:
+        if min(self._windows) < 0:
             raise RuntimeError("the server reads nothing")
         for start in range(0, len(payload), _LONGEST_FRAME):
             self._transport.write(_frame(_DATA, 0, 1, payload[start : start + _LONGEST_FRAME]))
