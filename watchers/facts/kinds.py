@@ -9,16 +9,18 @@ cannot be used everything raises InvalidObject and nothing else, whatever it is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
 from watchers.facts import Fact, ObjectKey, core, discovery, gateway_api, mesh_config, networking, secrets
 from watchers.facts.invalid import InvalidObject, refusal
+from watchers.facts.repair import repaired
 
 Item = TypeVar("Item")
 Keyed = tuple[ObjectKey, Fact]
 
+_ANY = msgspec.json.Decoder(Any)
 _NOT_JSON = "correct the JSON"
 
 
@@ -34,6 +36,9 @@ class PageObject(msgspec.Struct, Generic[Item]):
 
     items: list[Item] | None = None
     metadata: PageMeta | None = None
+
+
+_RAW_PAGE = msgspec.json.Decoder(PageObject[msgspec.Raw])
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -90,7 +95,7 @@ class Kind:
     def decode_json(self, data: bytes | msgspec.Raw, cluster: str, system_namespace: str) -> Keyed | None:
         """The fact of an object given as JSON; None if the object is not selected."""
         try:
-            return self._fact(self._object.decode(data), cluster, system_namespace)
+            return self._fact(_decoded(self._object, data), cluster, system_namespace)
         except (msgspec.DecodeError, RecursionError, InvalidObject) as error:
             # Only now are all values built, to say which object and field it is.
             document = _values(data)
@@ -110,7 +115,7 @@ class Kind:
         page: PageObject[Any]
         read: Callable[[Any, str, str], Keyed | None] = self._fact
         try:
-            page = self._page.decode(data)
+            page = _decoded(self._page, data)
         except msgspec.ValidationError:
             # Some object is at fault. Slower, object by object, the others are still read.
             page = _raw_page(data)
@@ -238,16 +243,26 @@ def decode(document: object, cluster: str, system_namespace: str) -> Keyed | Non
     return None if kind is None else kind.decode(document, cluster, system_namespace)
 
 
+def _decoded(decoder: msgspec.json.Decoder[Any], data: bytes | msgspec.Raw) -> Any:
+    """What the decoder makes of the data, repaired if it cannot be read otherwise."""
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, RecursionError):
+        return decoder.decode(repaired(bytes(data)))
+
+
 def _values(data: bytes | msgspec.Raw) -> object:
     try:
-        return msgspec.json.decode(data)
+        return _decoded(_ANY, data)
     except (msgspec.DecodeError, RecursionError):
         return None
 
 
 def _raw_page(data: bytes) -> PageObject[msgspec.Raw]:
     try:
-        return msgspec.json.decode(data, type=PageObject[msgspec.Raw])
+        return cast("PageObject[msgspec.Raw]", _decoded(_RAW_PAGE, data))
     except msgspec.ValidationError as error:
         raise InvalidObject((), f"is no list: {error}", "give the answer to a LIST request") from None
     except (msgspec.DecodeError, RecursionError) as error:

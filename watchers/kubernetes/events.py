@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from sys import intern
+from typing import TypeVar
 
 import msgspec
 
@@ -16,6 +17,9 @@ from watchers.facts import Fact, ObjectKey
 from watchers.facts.invalid import InvalidObject
 from watchers.facts.kinds import Kind
 from watchers.facts.metadata import Name, cluster_key, namespaced_key
+from watchers.facts.repair import repaired
+
+Wire = TypeVar("Wire")
 
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _TOO_LARGE = "ResourceVersionTooLarge"
@@ -121,9 +125,8 @@ class EventReader:
             if data is not None:
                 last = data
                 continue
-            try:
-                event = _event.decode(line)
-            except _UNREADABLE:
+            event = _decoded(_event, line)
+            if event is None:
                 events.garbage = True
                 break
             if event.type == "BOOKMARK":
@@ -246,7 +249,19 @@ def refusal(code: int, body: bytes | msgspec.Raw, headers: Mapping[str, str] | N
 
 
 def _version(data: bytes | msgspec.Raw) -> str:
+    versioned = _decoded(_versioned, data)
+    return versioned.metadata.resource_version if versioned else ""
+
+
+def _decoded(decoder: msgspec.json.Decoder[Wire], data: bytes | msgspec.Raw) -> Wire | None:
+    """What the decoder makes of the data, repaired if it cannot be read otherwise; None if nothing."""
     try:
-        return _versioned.decode(data).metadata.resource_version
+        return decoder.decode(data)
+    except msgspec.ValidationError:
+        return None
     except _UNREADABLE:
-        return ""
+        pass
+    try:
+        return decoder.decode(repaired(bytes(data)))
+    except _UNREADABLE:
+        return None
