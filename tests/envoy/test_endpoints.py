@@ -6,6 +6,7 @@ import pytest
 
 from aggregator.demo import changes
 from aggregator.demo.stage import HOST
+from tests.kit.eventually import eventually
 from tests.kit.load import Load
 from tests.kit.mesh import Mesh
 from xds.messages.hbone import LONGEST_CONNECTION
@@ -50,9 +51,11 @@ async def test_of_pods_behind_a_gateway_those_that_are_no_longer_ready_get_nothi
 
 async def test_pods_behind_a_gateway_share_the_requests(mesh: Mesh) -> None:
     async with Load(mesh.traveller, HOST, visitors=6) as load:
-        await load.answered(60)
+        # The gateway chooses a pod for each connection, by lot among the least busy: six of them may miss one, but not
+        # those that follow as they are renewed.
+        apps = {"catalog-1", "catalog-2", "catalog-3"}
+        await eventually(lambda: {one.app for one in load.answers} == apps, 6 * LONGEST_CONNECTION)
     assert load.failures == []
-    assert {one.app for one in load.answers} == {"catalog-1", "catalog-2", "catalog-3"}
 
 
 async def test_a_service_without_ready_pods_is_unavailable_at_once_and_back_with_its_first(mesh: Mesh) -> None:
