@@ -28,7 +28,7 @@ from yarl import URL
 from watchers.kubernetes.destinations import may_dial
 from watchers.kubernetes.kubeconfig import ApiServer, InvalidKubeconfig, read_token
 
-TLS_BUFFER = 64 * 1024
+TLS_BUFFER = 32 * 1024
 """Bytes asyncio holds per TLS connection to read into, in place of 256 KiB: of all a cluster costs the largest part."""
 
 _CONNECT_SECONDS = 10.0
