@@ -34,9 +34,11 @@ MOST_KEYS = 2000
 """How many changed facts one pass takes at most, give or take the rest of a revision."""
 SLICE = 0.005
 """Seconds after which a slice of a pass ends."""
+SHORT_PAUSE = 0.010
 LONGEST_PAUSE = 0.250
-ALLOWANCE = 0.250
-"""Seconds of work that passes may be ahead of a quarter of a core: a burst is worked off at once, a flood is not."""
+ALLOWANCE = 0.500
+"""Seconds of work that passes may be ahead of a quarter of a core: a burst is worked off at once, a flood is not. No
+more than twice as much is held against them, so that three seconds of quiet make up for anything."""
 _STEPS = 20
 """Steps of the graph between two looks at the clock. Most take 20 us, those of services that many clusters have 200."""
 
@@ -102,8 +104,8 @@ class Aggregator:
         """Seconds of the longest slice so far, publication not included."""
 
     async def run(self) -> None:
-        """Work for ever, with pauses between passes, in which changes gather: as long as the last pass took, and three
-        times that while passes have taken more than their share. What a pass left behind is taken without a pause.
+        """Work for ever, with pauses between passes, in which changes gather: as long as the last pass took, but short;
+        three times that while passes have taken more than their share. What a pass left behind is taken without pause.
         """
         accounts = self._pipeline.home.ztunnel_accounts
         trusted = {("account", namespace, name): True for namespace, name in accounts}
@@ -119,8 +121,11 @@ class Aggregator:
             left_some = await self.one_pass()
             ended = self._monotonic()
             took = ended - began
-            ahead += took
-            pause = 0.0 if left_some else min(took if ahead < ALLOWANCE else 3 * took, LONGEST_PAUSE)
+            ahead = min(ahead + took, 2 * ALLOWANCE)
+            if left_some:
+                pause = 0.0
+            else:
+                pause = min(took, SHORT_PAUSE) if ahead < ALLOWANCE else min(3 * took, LONGEST_PAUSE)
 
     async def one_pass(self) -> bool:
         """Take what changed and publish what follows from it; returns whether that was only a part of what changed."""
