@@ -31,6 +31,8 @@ Blame: TypeAlias = Callable[[str, Hashable, str], tuple[Hashable, Any]]
 
 FINDINGS = "findings"
 
+_ENDED = object()
+
 PUBLISHED_AT_ONCE = 16
 """How many changed keys are copied into the Pass in one step of a slice: together about the cost of an evaluation."""
 
@@ -148,8 +150,8 @@ class Engine:
             if budget is None:
                 for _ in self._pass:
                     pass
-            elif sum(1 for _ in islice(self._pass, budget)) == budget:
-                return None
+            elif next(islice(self._pass, budget - 1, budget), _ENDED) is not _ENDED:
+                return None  # there was a last step of this slice
         except BaseException:
             self._pass, self._broken = None, True
             raise

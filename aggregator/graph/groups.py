@@ -7,7 +7,7 @@ of a service with 5,000 endpoints costs one subtraction and one addition), a pai
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from aggregator.graph.collection import NOTHING, Collection, GraphError
@@ -148,16 +148,28 @@ def _single(engine: Engine, source: Collection[Any, Any]) -> Iterator[tuple[Hash
 def _merged(engine: Engine, of: tuple[Collection[Any, Any], ...]) -> Iterator[tuple[Hashable, Any, Any]]:
     """The same of several collections. Where more than one holds a key, the first one's item counts."""
     sources = [(engine.changed[source.number], engine.state.values[source.number]) for source in of]
-    for position, (changes, _) in enumerate(sources):
-        for key in changes:
-            if any(key in earlier for earlier, _ in sources[:position]):
-                continue
-            old: Any = MISSING
-            new: Any = MISSING
-            for before, now in sources:
-                if old is MISSING:
-                    old = before[key] if key in before else now.get(key, MISSING)
-                if new is MISSING:
-                    new = now.get(key, MISSING)
-            if old != new:
-                yield key, old, new
+    for position, (changes, values) in enumerate(sources):
+        others = [one for place, one in enumerate(sources) if place != position and (one[0] or one[1])]
+        for key, old in changes.items():
+            for before, now in others:
+                if key in now or key in before:
+                    if not any(key in earlier for earlier, _ in sources[:position]):
+                        yield from _first(sources, key)
+                    break
+            else:
+                yield key, old, values.get(key, MISSING)
+
+
+def _first(
+    sources: Sequence[tuple[Mapping[Hashable, Any], Mapping[Hashable, Any]]], key: Hashable
+) -> Iterator[tuple[Hashable, Any, Any]]:
+    """A key that several collections hold or held: the first one's value before and now, if they differ."""
+    old: Any = MISSING
+    new: Any = MISSING
+    for before, now in sources:
+        if old is MISSING:
+            old = before[key] if key in before else now.get(key, MISSING)
+        if new is MISSING:
+            new = now.get(key, MISSING)
+    if old != new:
+        yield key, old, new
