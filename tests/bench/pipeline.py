@@ -18,7 +18,7 @@ import msgspec
 
 from tests.bench import mesh
 from tests.bench.memory import resident
-from tests.bench.results import Results, reference
+from tests.bench.results import Results, Stolen, reference
 from tests.kit.world import World, changed_names
 from watchers.facts.kinds import kind_of
 
@@ -139,9 +139,11 @@ def main() -> None:
         return
     results = Results("pipeline", given.size)
     results.add("machine.reference.before", reference(), "ms")
+    stolen = Stolen()
     add_stages(results, in_process("stages", given.size))
     add_hosts(results, in_process("hosts", given.size))
     add_latency(results, in_process("latency", given.size))
+    results.add("machine.stolen", stolen.percent(), "% of the time")
     results.add("machine.reference.after", reference(), "ms")
     results.save()
 
@@ -190,9 +192,9 @@ def add_latency(results: Results, figures: dict[str, float]) -> None:
         results.add(f"pipeline.burst.{where}.cpu_per_change", figures[f"burst_{where}_cpu_us"], "us")
     for when in ("ready", "answer", "steady", "burst_home", "burst_mesh"):
         name = f"pipeline.longest_step.{when.replace('_', '.')}"
-        # By the clock it is whatever else the machine does meanwhile; at the start, files being parsed as well.
+        # By the clock it is whatever else the machine does meanwhile. At the start there is nobody yet to keep waiting.
         results.add(name, figures[f"{when}_block_ms"], "ms")
-        results.add(f"{name}.cpu", figures[f"{when}_block_cpu_ms"], "ms", goal=20)
+        results.add(f"{name}.cpu", figures[f"{when}_block_cpu_ms"], "ms", goal=None if when == "ready" else 20)
 
 
 if __name__ == "__main__":
