@@ -8,6 +8,7 @@ are found by TCP within half a minute, silent ones by the limit each request nam
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import os
 import socket
@@ -21,6 +22,7 @@ from types import TracebackType
 from typing import Any, Literal, Protocol
 
 import aiohttp
+import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 from yarl import URL
@@ -30,6 +32,9 @@ from watchers.kubernetes.kubeconfig import ApiServer, InvalidKubeconfig, read_to
 
 TLS_BUFFER = 32 * 1024
 """Bytes asyncio holds per TLS connection to read into, in place of 256 KiB: of all a cluster costs the largest part."""
+
+LONGEST_REPLY = 1 << 20
+"""Bytes of an answer to what is sent; an object is at most 1.5 MiB in etcd, those written here are a few KiB."""
 
 _CONNECT_SECONDS = 10.0
 _TOKEN_SECONDS = 60.0
@@ -61,11 +66,36 @@ class Response(Protocol):
         ...
 
 
+class Reply(msgspec.Struct, frozen=True):
+    """A complete answer. Names in ``headers`` in any case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
 class Requests(Protocol):
     """What a reflector needs of a session."""
 
     def get(self, path: str, query: Mapping[str, str], *, silence: float) -> AbstractAsyncContextManager[Response]:
         """Sends a GET request and waits for the head of the answer; `Session.get` says what it raises."""
+        ...
+
+
+class Sends(Protocol):
+    """What those who write need of a session."""
+
+    async def send(
+        self,
+        method: Literal["POST", "PUT", "PATCH"],
+        path: str,
+        query: Mapping[str, str],
+        body: bytes,
+        *,
+        content_type: str = "application/json",
+        seconds: float,
+    ) -> Reply:
+        """Sends a request with a body and reads the whole answer; `Session.send` says what it raises."""
         ...
 
 
@@ -127,12 +157,60 @@ class Session:
 
         Raises Broken if there is none within ``silence`` seconds; so long may the body pause, too.
         """
+        async with self._request("GET", path, query, silence=silence) as response:
+            yield response
+
+    async def send(
+        self,
+        method: Literal["POST", "PUT", "PATCH"],
+        path: str,
+        query: Mapping[str, str],
+        body: bytes,
+        *,
+        content_type: str = "application/json",
+        seconds: float,
+    ) -> Reply:
+        """Sends a request with a body, once, and reads the whole answer.
+
+        Raises Broken if that is not done within ``seconds``, or if more than a megabyte comes: then nobody can tell
+        whether the server did what was asked.
+        """
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                self._request(method, path, query, silence=seconds, body=body, content_type=content_type) as response,
+            ):
+                read = bytearray()
+                async for chunk in response.chunks():
+                    read += chunk
+                    if len(read) > LONGEST_REPLY:
+                        raise Broken("server", "the answer is too long")
+                return Reply(response.status, response.headers, bytes(read))
+        except TimeoutError:
+            raise Broken("timeout", "no answer within the time given to it") from None
+
+    @asynccontextmanager
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        silence: float,
+        body: bytes | None = None,
+        content_type: str = "",
+    ) -> AsyncIterator[Response]:
         server = self._server
+        headers = self._authorization()
+        if content_type:
+            headers["Content-Type"] = content_type
         with _breaking():
-            response = await self._session.get(
+            response = await self._session.request(
+                method,
                 # The path is ours; a base path of the server's URL comes before it.
                 self._base.with_path(self._base.path.rstrip("/") + path).with_query(query),
-                headers=self._authorization(),
+                headers=headers,
+                data=body,
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(
                     total=None, connect=_CONNECT_SECONDS * 2, sock_connect=_CONNECT_SECONDS, sock_read=silence

@@ -28,7 +28,7 @@ Handler = Callable[[web.Request], Coroutine[None, None, web.StreamResponse]]
 async def serving(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """A server on loopback; yields its URL."""
     application = web.Application()
-    application.router.add_get("/{path:.*}", handler)
+    application.router.add_route("*", "/{path:.*}", handler)
     runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
@@ -72,6 +72,43 @@ async def test_a_request_says_who_asks_and_no_more() -> None:
         "User-Agent: isthmus",
         "Authorization: Bearer t0k3n",
     }
+
+
+async def test_what_is_sent_arrives_whole_and_the_whole_answer_comes_back() -> None:
+    async def receive(request: web.Request) -> web.Response:
+        body = await request.read()
+        said = f"{request.method} {request.path_qs} {request.content_type} {request.headers['Authorization']} "
+        return web.Response(status=409, text=said + body.decode(), headers={"Retry-After": "3"})
+
+    async with serving(receive) as url, Session(ApiServer(f"{url}/base", token="t0k3n")) as session:
+        reply = await session.send(
+            "PATCH", "/api/v1/x", {"force": "true"}, b"{}", content_type="application/apply-patch+yaml", seconds=5
+        )
+    assert reply.body == b"PATCH /base/api/v1/x?force=true application/apply-patch+yaml Bearer t0k3n {}"
+    assert (reply.status, reply.headers["retry-after"]) == (409, "3")
+
+
+async def test_an_answer_to_what_is_sent_has_to_be_whole_in_time_and_of_bounded_length(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def drip(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b"x")
+            await asyncio.sleep(0.01)
+
+    async def flood(_: web.Request) -> web.Response:
+        return web.Response(body=b"x" * 101)
+
+    async with serving(drip) as url, Session(ApiServer(url)) as session:
+        with pytest.raises(Broken, match="no answer") as broken:
+            await session.send("POST", "/api/v1/x", {}, b"{}", seconds=0.2)
+    assert broken.value.reason == "timeout"
+    monkeypatch.setattr(sessions, "LONGEST_REPLY", 100)
+    async with serving(flood) as url, Session(ApiServer(url)) as session:
+        with pytest.raises(Broken, match="too long"):
+            await session.send("POST", "/api/v1/x", {}, b"{}", seconds=5)
 
 
 async def test_a_base_path_comes_before_every_path() -> None:
