@@ -95,6 +95,8 @@ class Pipeline:
         self.rejections = refused
         self.told = told
         self.node_proxies = node_proxies
+        self.networks = network
+        self.declared = declared
         self.services = merged.services
         self.workloads = workload
         self.clusters = clusters

@@ -6,7 +6,8 @@ there is nothing here that a forged request could change. Holds no state but the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import inspect
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 from starlette.applications import Starlette
@@ -14,9 +15,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from starlette.requests import Request
+
+    Produce: TypeAlias = Callable[[Mapping[str, str]], object | Awaitable[object]]
+    """Makes the content of a page of the query; it may have to be awaited."""
 
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
@@ -37,24 +41,43 @@ class Readiness(Protocol):
         """What is missing but does not hold it back, a line each."""
 
 
+class NoSuchPage(Exception):
+    """Raised by a page that is asked for something there is not; `answer` says so, and what there is."""
+
+    def __init__(self, answer: Mapping[str, object]) -> None:
+        super().__init__(answer)
+        self.answer = answer
+
+
 class Pages:
     """The read-only pages of the admin port: each answers what its function returns for the query, as JSON."""
 
     def __init__(self) -> None:
-        self._pages: dict[str, tuple[str, Callable[[Mapping[str, str]], object]]] = {}
+        self._pages: dict[str, tuple[str, Produce]] = {}
 
-    def add(self, path: str, says: str, produce: Callable[[Mapping[str, str]], object]) -> None:
-        """Registers a page, also after the listener was started. `says` is its line in the index at `/`."""
+    def add(self, path: str, says: str, produce: Produce) -> None:
+        """Registers a page, also after the listener was started. `says` is its line in the index at `/`.
+
+        Where the last part of `path` is a name in braces, as in `/clusters/{name}`, it stands for anything, and
+        `produce` finds what was asked for under that name beside the query. `produce` may raise NoSuchPage.
+        """
         self._pages[path] = (says, produce)
 
     def index(self) -> dict[str, str]:
         """Paths and what they say."""
         return {path: says for path, (says, _) in sorted(self._pages.items())}
 
-    def find(self, path: str) -> Callable[[Mapping[str, str]], object] | None:
-        """The function behind a path."""
+    def find(self, path: str) -> tuple[Produce, Mapping[str, str]] | None:
+        """The function behind a path, and what stands in the place of the name in braces."""
         page = self._pages.get(path)
-        return None if page is None else page[1]
+        if page is not None:
+            return page[1], {}
+        parent, _, last = path.rpartition("/")
+        for pattern, (_, produce) in self._pages.items():
+            place, _, name = pattern.rpartition("/")
+            if last and place == parent and name.startswith("{"):
+                return produce, {name.strip("{}"): last}
+        return None
 
 
 def health_app(readiness: Callable[[], Readiness]) -> Starlette:
@@ -89,10 +112,16 @@ def admin_app(metrics: Callable[[str], tuple[bytes, str]], version: str, pages: 
         return _json({**fixed, **pages.index()})
 
     async def page(request: Request) -> Response:
-        produce = pages.find(request.url.path)
-        if produce is None:
-            return _json({"error": f"no page {request.url.path}", "pages": "/"}, 404)
-        return _json(produce(request.query_params))
+        path = request.scope["path"]
+        found = pages.find(path)
+        if found is None:
+            return _json({"error": f"no page {path}", "pages": "/"}, 404)
+        produce, named = found
+        try:
+            content = produce({**request.query_params, **named})
+            return _json(await content if inspect.isawaitable(content) else content)
+        except NoSuchPage as missing:
+            return _json(missing.answer, 404)
 
     return Starlette(
         routes=[

@@ -1,0 +1,153 @@
+"""Answers how the clusters are, with what the graph makes of them.
+
+In: the status of each watched cluster, the graph, the time. Out: Clusters (see cluster_list), made when they are asked
+for: nothing is kept or counted beforehand, and counting gives way to other tasks every few thousand endpoints.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Protocol, TypeVar
+
+from aggregator.mesh.workloads import Workload
+from aggregator.operate.cluster_list import Cluster, ClusterList, Kind
+from aggregator.pipeline import Pipeline
+from watchers.status import ClusterStatus, KindStatus
+
+CONFIRM_SECONDS = 1.0
+"""How long API servers may take to say that they are there, so that the lag shown is the one of now."""
+
+_SLICE = 10_000
+
+
+T = TypeVar("T")
+
+
+class Watched(Protocol):
+    """The clusters that are watched."""
+
+    def statuses(self) -> Sequence[ClusterStatus]:
+        """Each of them, and those that were removed a while ago."""
+
+    async def confirm(self, cluster: str | None, seconds: float) -> None:
+        """Asks the API server of a cluster (None: of all) whether it is there, for so long at most."""
+
+
+class ClusterQuestions:
+    """What may be asked of the clusters. ``replica`` is what this process is called, ``now`` seconds of Unix time."""
+
+    def __init__(self, watched: Watched, pipeline: Pipeline, *, replica: str, now: Callable[[], float]) -> None:
+        self._watched = watched
+        self._pipeline = pipeline
+        self._replica = replica
+        self._now = now
+
+    async def all(self) -> ClusterList:
+        """Every cluster, by name."""
+        await self._watched.confirm(None, CONFIRM_SECONDS)
+        return ClusterList(items=tuple(await self._described(self._watched.statuses())))
+
+    async def one(self, cluster: str) -> Cluster | None:
+        """One cluster, None if there is none of that name."""
+        if not any(status.cluster == cluster for status in self._watched.statuses()):
+            return None
+        await self._watched.confirm(cluster, CONFIRM_SECONDS)
+        found = [status for status in self._watched.statuses() if status.cluster == cluster]
+        described = await self._described(found)
+        return described[0] if described else None
+
+    def names(self) -> list[str]:
+        """The names there are, sorted."""
+        return sorted(status.cluster for status in self._watched.statuses())
+
+    async def _described(self, statuses: Iterable[ClusterStatus]) -> list[Cluster]:
+        services, endpoints = await self._counts()
+        networks = self._pipeline.graph.values(self._pipeline.networks.of_cluster)
+        return [
+            _described(
+                status,
+                network=networks.get((status.cluster, "Cluster", "", status.cluster), ""),
+                services=services[status.cluster],
+                endpoints=endpoints[status.cluster],
+                replica=self._replica,
+                observed=self._now(),
+            )
+            for status in sorted(statuses, key=lambda status: status.cluster)
+        ]
+
+    async def _counts(self) -> tuple[Counter[str], Counter[str]]:
+        """Services and ready endpoints by cluster.
+
+        Sums kept by the graph would cost every change of an endpoint something; this costs a question some 0.1 us an
+        endpoint.
+        """
+        values, model = self._pipeline.graph.values, self._pipeline
+        services = await _counted([*values(model.declared.declared).values()], lambda service: service.cluster)
+        workloads = [*values(model.workloads.pods).values(), *values(model.workloads.endpoints).values()]
+        return services, await _counted(workloads, _serving)
+
+
+def _serving(workload: Workload) -> str:
+    return workload.cluster if workload.healthy and workload.services else ""
+
+
+async def _counted(values: Sequence[T], cluster: Callable[[T], str]) -> Counter[str]:
+    """How many values are of each cluster. They are a copy, so that the graph may go on meanwhile."""
+    counts: Counter[str] = Counter()
+    for start in range(0, len(values), _SLICE):
+        counts.update(map(cluster, values[start : start + _SLICE]))
+        await asyncio.sleep(0)
+    return counts
+
+
+def _described(
+    status: ClusterStatus, *, network: str, services: int, endpoints: int, replica: str, observed: float
+) -> Cluster:
+    return Cluster(
+        cluster=status.cluster,
+        network=network,
+        home=status.home,
+        state=status.state,
+        reason=status.reason,
+        since=_moment(status.since),
+        lag=None if status.lag < 0 else round(status.lag, 3),
+        services=services,
+        endpoints=endpoints,
+        server=status.server,
+        registered_by=status.registered_by,
+        uid=status.uid,
+        token_expires=_moment(status.token_expires),
+        certificate_expires=_moment(status.certificate_expires),
+        server_certificate_expires=_moment(status.server_certificate_expires),
+        withdrawn=_moment(status.withdrawn),
+        replica=replica,
+        observed=_at(observed),
+        kinds=tuple(map(_kind, status.kinds)),
+    )
+
+
+def _kind(status: KindStatus) -> Kind:
+    return Kind(
+        kind=status.kind,
+        state=status.state,
+        reason=status.reason,
+        objects=status.objects,
+        heard=_moment(status.heard),
+        confirmed=_moment(status.confirmed),
+    )
+
+
+def _moment(seconds: float) -> datetime | None:
+    """None for 0, which is never or unknown."""
+    return _at(seconds) if seconds else None
+
+
+def _at(seconds: float) -> datetime:
+    """To the millisecond; a moment beyond what a calendar has becomes its last one."""
+    try:
+        return datetime.fromtimestamp(round(seconds, 3), UTC)
+    except (OverflowError, ValueError, OSError):
+        return datetime.max.replace(microsecond=0, tzinfo=UTC)
