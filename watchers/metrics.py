@@ -80,3 +80,45 @@ class WatchMetrics:
         for metric in self.all():
             for labels in [labels for labels in metric.values if labels[0] == cluster]:
                 del metric.values[labels]
+
+
+class LookupMetrics:
+    """The metrics of the lookups of a process."""
+
+    def __init__(self) -> None:
+        self.lookups = Metric(
+            "isthmus.lookups",
+            "counter",
+            "Lookups of DNS names: `found`, `empty` and `absent` (the name has no addresses, or does not exist), "
+            "`failed` (no name server answers, or not usefully).",
+            "",
+            ("outcome",),
+            {},
+        )
+        self.names = Metric(
+            "isthmus.lookups.names",
+            "gauge",
+            "DNS names that gateways are known by: `current`; `outdated`, whose last lookup failed, so that addresses "
+            "of before stand; `unresolved`, which have no addresses. Findings name the gateways.",
+            "",
+            ("state",),
+            {("current",): 0, ("outdated",): 0, ("unresolved",): 0},
+        )
+        self._states: dict[str, str] = {}
+
+    def all(self) -> tuple[Metric, ...]:
+        """Every metric."""
+        return (self.lookups, self.names)
+
+    def answered(self, name: str, outcome: str, *, resolved: bool) -> None:
+        """A name was looked up; ``resolved`` if it has addresses, of now or of before."""
+        self.lookups.add(outcome)
+        self.forget(name)
+        state = self._states[name] = "unresolved" if not resolved else "current" if outcome == "found" else "outdated"
+        self.names.add(state)
+
+    def forget(self, name: str) -> None:
+        """The name is not looked up any more."""
+        state = self._states.pop(name, None)
+        if state is not None:
+            self.names.add(state, amount=-1)

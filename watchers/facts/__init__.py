@@ -12,6 +12,7 @@ from watchers.facts.discovery import EndpointSlice
 from watchers.facts.gateway_api import Gateway, GatewayClass
 from watchers.facts.keys import Labels, ObjectKey, label
 from watchers.facts.mesh_config import MeshConfig
+from watchers.facts.names import ResolvedName
 from watchers.facts.networking import Ingress, IngressClass
 from watchers.facts.secrets import TLSSecret
 
@@ -26,6 +27,7 @@ Fact = (
     | Namespace
     | Node
     | Pod
+    | ResolvedName
     | Service
     | SourceFault
     | TLSSecret
@@ -46,6 +48,7 @@ __all__ = [
     "Node",
     "ObjectKey",
     "Pod",
+    "ResolvedName",
     "Service",
     "SourceFault",
     "TLSSecret",

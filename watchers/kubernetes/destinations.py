@@ -37,16 +37,22 @@ def objection(host: str) -> str:
 def may_dial(address: Address) -> bool:
     """Whether an address is one that an API server, or a proxy before it, may have."""
     if isinstance(address, ipaddress.IPv6Address):
-        embedded = address.ipv4_mapped or address.sixtofour
-        if embedded is None and address in _NAT64:
-            embedded = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-        if embedded is not None:
-            return may_dial(embedded)
+        inner = embedded(address)
+        if inner is not None:
+            return may_dial(inner)
         # A zone (fe80::1%eth0) changes nothing in what the address is, but in what it equals.
         address = ipaddress.IPv6Address(int(address))
     return not (
         address.is_link_local or address.is_unspecified or address.is_multicast or address in _METADATA_ADDRESSES
     )
+
+
+def embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """The IPv4 address that is reached by this IPv6 address (mapped, 6to4, NAT64), if it is such a one."""
+    inner = address.ipv4_mapped or address.sixtofour
+    if inner is None and address in _NAT64:
+        inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return inner
 
 
 def _objection_to_name(name: str) -> str:
