@@ -13,6 +13,7 @@ from typing import Annotated
 
 import msgspec
 
+from watchers.facts.conditions import Addresses, LoadBalancedStatus, read_addresses
 from watchers.facts.invalid import InvalidObject
 from watchers.facts.keys import (
     Labels,
@@ -99,7 +100,10 @@ class ServicePort(msgspec.Struct, frozen=True, gc=False):
 
 
 class Service(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="Service"):
-    """A Service of any type. ``cluster_ips`` are without "" and "None", the latter being ``headless``."""
+    """A Service of any type. ``cluster_ips`` are without "" and "None", the latter being ``headless``.
+
+    ``balancer`` are the addresses of its load balancer, where it has one.
+    """
 
     labels: Labels
     annotations: Labels
@@ -114,6 +118,7 @@ class Service(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="Serv
     traffic_distribution: str
     publish_not_ready: bool
     external_name: str
+    balancer: Addresses = ()
 
 
 # Namespace on the wire
@@ -376,6 +381,7 @@ class ServiceObject(msgspec.Struct, gc=False):
 
     metadata: ServiceMeta
     spec: ServiceSpec | None = None
+    status: LoadBalancedStatus | None = None
 
 
 _NO_SERVICE_SPEC = ServiceSpec()
@@ -403,6 +409,7 @@ def read_service(wire: ServiceObject, cluster: str) -> tuple[ObjectKey, Service]
         intern(spec.traffic_distribution or ""),
         bool(spec.publish_not_ready),
         spec.external_name or "",
+        read_addresses(wire.status),
     )
 
 

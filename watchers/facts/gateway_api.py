@@ -11,6 +11,16 @@ from sys import intern
 
 import msgspec
 
+from watchers.facts.conditions import (
+    Condition,
+    ConditionObject,
+    ListenerStatus,
+    ListenerStatusObject,
+    ManagedFields,
+    is_told,
+    read_conditions,
+    read_listeners,
+)
 from watchers.facts.core import PortNumber
 from watchers.facts.invalid import InvalidObject
 from watchers.facts.keys import Labels, ObjectKey, repeated_subdomain, shared_annotations
@@ -45,7 +55,10 @@ class GatewayAddress(msgspec.Struct, frozen=True, gc=False):
 
 
 class Gateway(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="Gateway"):
-    """A Gateway of any class; listeners in their order, addresses in theirs."""
+    """A Gateway of any class; listeners in their order, addresses in theirs.
+
+    ``conditions`` and ``listener_status`` are what its status says, ``told`` whether some of that was written by us.
+    """
 
     labels: Labels
     annotations: Labels
@@ -53,14 +66,21 @@ class Gateway(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="Gate
     class_name: str
     listeners: tuple[Listener, ...]
     addresses: tuple[GatewayAddress, ...]
+    generation: int = 0
+    conditions: tuple[Condition, ...] = ()
+    listener_status: tuple[ListenerStatus, ...] = ()
+    told: bool = False
 
 
 class GatewayClass(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="GatewayClass"):
-    """A GatewayClass and the name of the controller behind it."""
+    """A GatewayClass and the name of the controller behind it; conditions and ``told`` as of a Gateway."""
 
     labels: Labels
     annotations: Labels
     controller: str
+    generation: int = 0
+    conditions: tuple[Condition, ...] = ()
+    told: bool = False
 
 
 class GatewayAnnotations(msgspec.Struct, gc=False):
@@ -74,6 +94,8 @@ class GatewayMeta(ObjectMeta, gc=False):
     """``metadata`` of a Gateway or GatewayClass."""
 
     annotations: GatewayAnnotations | None = None
+    generation: int | None = None
+    managed: list[ManagedFields] | None = msgspec.field(default=None, name="managedFields")
 
 
 class RouteNamespaces(msgspec.Struct, gc=False):
@@ -124,6 +146,8 @@ class GatewayStatus(msgspec.Struct, gc=False):
     """``status`` of a Gateway."""
 
     addresses: list[GatewayAddressObject] | None = None
+    conditions: list[ConditionObject] | None = None
+    listeners: list[ListenerStatusObject] | None = None
 
 
 class GatewayObject(msgspec.Struct, gc=False):
@@ -140,11 +164,18 @@ class GatewayClassSpec(msgspec.Struct, gc=False):
     controller: str = msgspec.field(name="controllerName")
 
 
+class GatewayClassStatus(msgspec.Struct, gc=False):
+    """``status`` of a GatewayClass."""
+
+    conditions: list[ConditionObject] | None = None
+
+
 class GatewayClassObject(msgspec.Struct, gc=False):
     """A GatewayClass on the wire."""
 
     metadata: GatewayMeta
     spec: GatewayClassSpec
+    status: GatewayClassStatus | None = None
 
 
 def read_gateway(wire: GatewayObject, cluster: str) -> tuple[ObjectKey, Gateway]:
@@ -159,6 +190,10 @@ def read_gateway(wire: GatewayObject, cluster: str) -> tuple[ObjectKey, Gateway]
         intern(wire.spec.class_name),
         tuple([_listener(listener, position) for position, listener in enumerate(wire.spec.listeners or ())]),
         tuple([_address(address, position) for position, address in enumerate(addresses)]),
+        metadata.generation or 0,
+        read_conditions(status.conditions if status else None),
+        read_listeners(status.listeners if status else None),
+        is_told(metadata.managed),
     )
 
 
@@ -166,7 +201,12 @@ def read_gateway_class(wire: GatewayClassObject, cluster: str) -> tuple[ObjectKe
     """Key and fact of a GatewayClass."""
     metadata = wire.metadata
     return cluster_key(cluster, "GatewayClass", metadata), GatewayClass(
-        labels_of(metadata), _annotations(metadata), intern(wire.spec.controller)
+        labels_of(metadata),
+        _annotations(metadata),
+        intern(wire.spec.controller),
+        metadata.generation or 0,
+        read_conditions(wire.status.conditions if wire.status else None),
+        is_told(metadata.managed),
     )
 
 

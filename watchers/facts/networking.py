@@ -10,6 +10,7 @@ from sys import intern
 
 import msgspec
 
+from watchers.facts.conditions import Addresses, LoadBalancedStatus, ManagedFields, is_told, read_addresses
 from watchers.facts.core import PortNumber
 from watchers.facts.invalid import InvalidObject
 from watchers.facts.keys import Labels, ObjectKey, dns_label, shared_annotations
@@ -52,7 +53,10 @@ class IngressTLS(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ingress(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="Ingress"):
-    """An Ingress. `class_name` is spec.ingressClassName, `annotations` those that are used."""
+    """An Ingress. `class_name` is spec.ingressClassName, `annotations` those that are used.
+
+    `addresses` are those its status shows, `told` whether some of that was written by us.
+    """
 
     annotations: Labels
     created: str
@@ -60,6 +64,8 @@ class Ingress(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="Ingr
     default_backend: IngressBackend | None
     rules: tuple[IngressRule, ...]
     tls: tuple[IngressTLS, ...]
+    addresses: Addresses = ()
+    told: bool = False
 
 
 class IngressClass(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="IngressClass"):
@@ -84,6 +90,7 @@ class IngressMeta(Name, gc=False):
 
     annotations: IngressAnnotations | None = None
     creation: str | None = msgspec.field(default=None, name="creationTimestamp")
+    managed: list[ManagedFields] | None = msgspec.field(default=None, name="managedFields")
 
 
 class BackendPortObject(msgspec.Struct, gc=False):
@@ -148,6 +155,7 @@ class IngressObject(msgspec.Struct, gc=False):
 
     metadata: IngressMeta
     spec: IngressSpec | None = None
+    status: LoadBalancedStatus | None = None
 
 
 _NO_SPEC = IngressSpec()
@@ -166,6 +174,8 @@ def read_ingress(wire: IngressObject, cluster: str) -> tuple[ObjectKey, Ingress]
         _backend(spec.default_backend, "spec", "defaultBackend") if spec.default_backend else None,
         tuple([_rule(rule, number) for number, rule in enumerate(spec.rules or ())]),
         tuple([IngressTLS(tuple(entry.hosts or ()), entry.secret or "") for entry in spec.tls or ()]),
+        read_addresses(wire.status),
+        is_told(metadata.managed),
     )
 
 

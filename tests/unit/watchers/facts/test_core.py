@@ -78,6 +78,7 @@ def test_a_recorded_service() -> None:
             traffic_distribution="PreferSameZone",
             publish_not_ready=True,
             external_name="",
+            balancer=("192.0.2.7",),
         ),
     )
 

@@ -9,6 +9,7 @@ import pytest
 from tests.kit import manifests
 from tests.unit.watchers.recorded import recorded
 from watchers.facts import kinds
+from watchers.facts.conditions import Condition, ListenerStatus
 from watchers.facts.gateway_api import Gateway, GatewayAddress, GatewayClass, Listener
 from watchers.facts.invalid import InvalidObject
 from watchers.facts.selectors import LabelSelector, Requirement
@@ -43,6 +44,14 @@ def test_a_recorded_gateway() -> None:
                 Listener("https", 443, "HTTPS", "*.shop.example", "Terminate", "Selector", selector),
             ),
             addresses=(GatewayAddress("IPAddress", "192.0.2.10"), GatewayAddress("Hostname", "lb.example.com")),
+            generation=2,
+            conditions=(
+                Condition("Programmed", "True", "Programmed", "Resource programmed", 2, "2026-01-31T09:00:02Z"),
+            ),
+            listener_status=(
+                ListenerStatus("mesh", (Condition("Accepted", "True", "Accepted", "", 2, "2026-01-31T09:00:01Z"),)),
+            ),
+            told=True,
         ),
     )
 
@@ -54,6 +63,9 @@ def test_a_recorded_gateway_class() -> None:
             labels=(("istio.io/waypoint-for", "all"),),
             annotations=(("ambient.istio.io/waypoint-inbound-binding", "PROXY"),),
             controller="istio.io/mesh-controller",
+            generation=1,
+            conditions=(Condition("Accepted", "True", "Accepted", "", 0),),
+            told=True,
         ),
     )
 

@@ -55,6 +55,8 @@ def test_a_recorded_ingress() -> None:
                 IngressRule("*.shop.example", ()),
             ),
             tls=(IngressTLS(("cart.shop.example",), "cart-tls"),),
+            addresses=("192.0.2.10", "lb.example.com"),
+            told=True,
         ),
     )
 
@@ -133,11 +135,23 @@ def test_a_class_without_a_controller() -> None:
     assert fact(document).controller == ""
 
 
-def test_a_status_that_moves_changes_nothing() -> None:
+def test_the_ports_and_the_order_of_a_load_balancer_change_nothing() -> None:
     moved = recorded("ingress")
-    moved["status"] = {"loadBalancer": {"ingress": [{"hostname": "lb.example"}]}}
+    moved["status"] = {"loadBalancer": {"ingress": [{"hostname": "lb.example.com"}, {"ip": "192.0.2.10"}]}}
     moved["metadata"]["resourceVersion"] = "51003"
     assert fact(moved) == fact(recorded("ingress"))
+
+
+@pytest.mark.parametrize("status", [None, {}, {"loadBalancer": None}, {"loadBalancer": {"ingress": [{}]}}])
+def test_an_ingress_without_addresses(status: Any) -> None:
+    assert fact({**recorded("ingress"), "status": status}).addresses == ()
+
+
+@pytest.mark.parametrize("entry", [{"manager": "isthmus"}, {"manager": "nginx", "subresource": "status"}])
+def test_only_what_we_wrote_into_the_status_is_told_by_us(entry: dict[str, str]) -> None:
+    document = recorded("ingress")
+    document["metadata"]["managedFields"] = [entry]
+    assert not fact(document).told
 
 
 def test_the_removed_version_of_ingresses_is_refused() -> None:
