@@ -13,6 +13,7 @@ from aggregator import __version__
 from aggregator.cli.bootstrap import print_bootstrap
 from aggregator.cli.demo import demo
 from aggregator.cli.reference import settings_reference
+from aggregator.cli.remote_secret import create_remote_secret
 from aggregator.cli.run import run
 
 app = typer.Typer(
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.command(name="run", epilog="Every option is also a variable ISTHMUS_... and a key of the --config file.")(run)
 app.command(name="bootstrap")(print_bootstrap)
 app.command(name="demo")(demo)
+app.command(name="create-remote-secret")(create_remote_secret)
 
 
 @app.command()
