@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import aiohttp
 import msgspec
@@ -28,10 +28,14 @@ from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
 from watchers.kubernetes.destinations import may_dial
+from watchers.kubernetes.expiry import certificate_expiry, token_expiry
 from watchers.kubernetes.kubeconfig import ApiServer, InvalidKubeconfig, read_token
+from watchers.status import Access
 
 TLS_BUFFER = 32 * 1024
 """Bytes asyncio holds per TLS connection to read into, in place of 256 KiB: of all a cluster costs the largest part."""
+
+Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH"]
 
 LONGEST_REPLY = 1 << 20
 """Bytes of an answer to what is sent; an object is at most 1.5 MiB in etcd, those written here are a few KiB."""
@@ -87,15 +91,15 @@ class Sends(Protocol):
 
     async def send(
         self,
-        method: Literal["POST", "PUT", "PATCH"],
+        method: Method,
         path: str,
         query: Mapping[str, str],
-        body: bytes,
+        body: bytes = b"",
         *,
         content_type: str = "application/json",
         seconds: float,
     ) -> Reply:
-        """Sends a request with a body and reads the whole answer; `Session.send` says what it raises."""
+        """Sends a request and reads the whole answer; `Session.send` says what it raises."""
         ...
 
 
@@ -116,6 +120,7 @@ class Session:
         self._token = server.token
         self._token_read = 0.0
         self._token_retry = True
+        self._shown = b""
         connector = aiohttp.TCPConnector(
             limit=0,
             ssl=tls_context(server),
@@ -138,6 +143,18 @@ class Session:
 
     def __repr__(self) -> str:
         return f"Session({self._server!r})"
+
+    @property
+    def access(self) -> Access:
+        """Where it leads to, and when token and certificates end: the server's as its last handshake showed it."""
+        server, url = self._server, self._base
+        host = f"[{url.host}]" if url.host and ":" in url.host else url.host
+        return Access(
+            f"{host}:{url.port}",
+            token_expiry(self._token),
+            certificate_expiry(server.client_certificate) if server.client_certificate else 0.0,
+            certificate_expiry(self._shown) if self._shown else 0.0,
+        )
 
     async def close(self) -> None:
         """Ends all requests and closes all connections."""
@@ -162,15 +179,15 @@ class Session:
 
     async def send(
         self,
-        method: Literal["POST", "PUT", "PATCH"],
+        method: Method,
         path: str,
         query: Mapping[str, str],
-        body: bytes,
+        body: bytes = b"",
         *,
         content_type: str = "application/json",
         seconds: float,
     ) -> Reply:
-        """Sends a request with a body, once, and reads the whole answer.
+        """Sends a request, once, and reads the whole answer.
 
         Raises Broken if that is not done within ``seconds``, or if more than a megabyte comes: then nobody can tell
         whether the server did what was asked.
@@ -197,12 +214,12 @@ class Session:
         query: Mapping[str, str],
         *,
         silence: float,
-        body: bytes | None = None,
+        body: bytes = b"",
         content_type: str = "",
     ) -> AsyncIterator[Response]:
         server = self._server
         headers = self._authorization()
-        if content_type:
+        if body:
             headers["Content-Type"] = content_type
         with _breaking():
             response = await self._session.request(
@@ -210,7 +227,7 @@ class Session:
                 # The path is ours; a base path of the server's URL comes before it.
                 self._base.with_path(self._base.path.rstrip("/") + path).with_query(query),
                 headers=headers,
-                data=body,
+                data=body or None,
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(
                     total=None, connect=_CONNECT_SECONDS * 2, sock_connect=_CONNECT_SECONDS, sock_read=silence
@@ -218,6 +235,11 @@ class Session:
                 server_hostname=server.tls_server_name or None,
                 proxy=server.proxy_url or None,
             )
+        connection = response.connection
+        # A short answer may have given its connection back already; those of watches have not.
+        transport = connection.transport if connection is not None else None
+        if transport is not None and (tls := transport.get_extra_info("ssl_object")) is not None:
+            self._shown = tls.getpeercert(binary_form=True) or b""
         if response.status == 401:
             # The token may have been renewed since it was read.
             self._token_read = 0.0

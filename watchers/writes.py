@@ -1,0 +1,114 @@
+"""Writes: what objects of the home cluster are to be told, as frozen records, and the requests that tell them.
+
+In: records that the aggregator derives, under `WriteKey`. Out: for each the path and the body of a server-side apply
+on the status of its object. Such an apply names all fields that are to be ours: what we wrote before and do not name
+any more goes away, what others wrote stays. So a record without content takes back whatever we wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+import msgspec
+
+from watchers.facts.conditions import MANAGER, Addresses, Condition, ListenerStatus
+
+WriteKey: TypeAlias = tuple[str, str, str, str, str]
+"""The ObjectKey of the object, and the part of it that is written: "status"."""
+
+APPLY = "application/apply-patch+yaml"
+QUERY = {"fieldManager": MANAGER, "force": "true"}
+"""Fields that are to be ours are, whoever wrote them before."""
+
+_GATEWAY_API = "gateway.networking.k8s.io/v1"
+
+
+class IngressStatus(msgspec.Struct, frozen=True, gc=False):
+    """The addresses at which an Ingress is served."""
+
+    addresses: Addresses
+
+
+class GatewayStatus(msgspec.Struct, frozen=True, gc=False):
+    """The conditions of a Gateway and of each of its listeners."""
+
+    conditions: tuple[Condition, ...] = ()
+    listeners: tuple[ListenerStatus, ...] = ()
+
+
+class GatewayClassStatus(msgspec.Struct, frozen=True, gc=False):
+    """The conditions of a GatewayClass."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+Write: TypeAlias = IngressStatus | GatewayStatus | GatewayClassStatus
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    api_version: str
+    plural: str
+
+
+_KINDS = {
+    "Ingress": _Kind("networking.k8s.io/v1", "ingresses"),
+    "Gateway": _Kind(_GATEWAY_API, "gateways"),
+    "GatewayClass": _Kind(_GATEWAY_API, "gatewayclasses"),
+}
+
+
+def path(key: WriteKey) -> str:
+    """The path of the status that a write goes to."""
+    _, kind, namespace, name, _ = key
+    known = _KINDS[kind]
+    space = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
+    return f"/apis/{known.api_version}/{space}{known.plural}/{quote(name, safe='')}/status"
+
+
+def body(key: WriteKey, write: Write, now: str) -> bytes:
+    """What is sent, as JSON, which is YAML; ``now`` (RFC 3339) is since when conditions hold that have just changed."""
+    _, kind, namespace, name, _ = key
+    metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
+    document: dict[str, Any] = {"apiVersion": _KINDS[kind].api_version, "kind": kind, "metadata": metadata}
+    status: dict[str, Any] = {}
+    if isinstance(write, IngressStatus):
+        if write.addresses:
+            status["loadBalancer"] = {"ingress": [_address(address) for address in write.addresses]}
+    elif write.conditions:
+        status["conditions"] = _conditions(write.conditions, now)
+        if isinstance(write, GatewayStatus):
+            status["listeners"] = [_listener(one, now) for one in write.listeners]
+    if status:
+        document["status"] = status
+    return msgspec.json.encode(document)
+
+
+def _address(address: str) -> dict[str, str]:
+    try:
+        ip_address(address)
+    except ValueError:
+        return {"hostname": address}
+    return {"ip": address}
+
+
+def _listener(listener: ListenerStatus, now: str) -> dict[str, Any]:
+    # No routes attach to the listeners that are served today, so there are none, of no kinds.
+    conditions = _conditions(listener.conditions, now)
+    return {"name": listener.name, "attachedRoutes": 0, "supportedKinds": [], "conditions": conditions}
+
+
+def _conditions(conditions: Iterable[Condition], now: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": one.type,
+            "status": one.status,
+            "reason": one.reason,
+            "message": one.message,
+            "observedGeneration": one.generation,
+            "lastTransitionTime": one.since or now,
+        }
+        for one in conditions
+    ]
