@@ -1,7 +1,7 @@
 """The `isthmus` command: its subcommands, and what they have in common.
 
-In: the command line. Out: exit codes 0 (done, or stopped as told), 1 (failed), 2 (wrong usage); data on stdout,
-everything else on stderr. Help and errors are plain text, so that they are read the same in a terminal, a log and a
+In: the command line. Out: exit codes 0 (done, or stopped as told), 1 (failed), 2 (wrong usage); those of commands that
+ask a control plane are in exits. Data goes to stdout, everything else to stderr. Help and errors are plain text, so that they are read the same in a terminal, a log and a
 test. Imports as little as it can: asking for help must not load gRPC or a Kubernetes client.
 """
 
@@ -11,6 +11,7 @@ import typer
 
 from aggregator import __version__
 from aggregator.cli.bootstrap import print_bootstrap
+from aggregator.cli.clusters import app as clusters
 from aggregator.cli.demo import demo
 from aggregator.cli.reference import settings_reference
 from aggregator.cli.remote_secret import create_remote_secret
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.command(name="run", epilog="Every option is also a variable ISTHMUS_... and a key of the --config file.")(run)
 app.command(name="bootstrap")(print_bootstrap)
 app.command(name="demo")(demo)
+app.add_typer(clusters, name="clusters")
 app.command(name="create-remote-secret")(create_remote_secret)
 
 
