@@ -177,9 +177,39 @@ CATALOGUE: dict[str, Entry] = {
         "error", "A backend is a resource, which is not supported: its paths answer 503.", "Name a Service."
     ),
     "GatewayAddressNotResolved": Entry(
+        "error",
+        "A gateway into another network is known by a DNS name that has never had an address since; nobody is sent"
+        " there, nor to the pods behind it.",
+        "Correct the name's records, or give the Gateway an IP address; it is looked up again within 30 seconds.",
+    ),
+    "GatewayNameFails": Entry(
         "warning",
-        "A gateway into another network has a DNS name for an address; Envoy gateways cannot use it.",
-        "Give the Gateway an IP address.",
+        "The DNS name of a gateway into another network was not resolved the last time, or not wholly; the addresses"
+        " it last had go on being used.",
+        "See to the name servers, or correct the name's records; it is looked up again within 30 seconds.",
+    ),
+    "PolicyNeedsWaypoint": Entry(
+        "warning",
+        "A rule of an AuthorizationPolicy compares what only a waypoint can read. Node proxies enforce it without that"
+        " condition, which they take as met where the policy denies and as not met where it allows: it refuses more"
+        " than is asked for, never less.",
+        "Attach the policy to a waypoint with targetRefs, or leave the condition away.",
+    ),
+    "PolicyValueInvalid": Entry(
+        "error",
+        "A value in an AuthorizationPolicy cannot be read. Where nothing else is given in its place, the condition is"
+        " taken as met where the policy denies and as not met where it allows.",
+        "Write a port from 1 to 65535, an IP address or a range such as 10.0.0.0/8, or a name.",
+    ),
+    "PolicyActionNotEnforced": Entry(
+        "error",
+        "Node proxies enforce neither AUDIT nor CUSTOM; the policy has no effect on workloads.",
+        "Attach the policy to a waypoint with targetRefs, or use ALLOW or DENY.",
+    ),
+    "PolicyIsDryRun": Entry(
+        "info",
+        "The policy carries istio.io/dry-run: it is not sent to node proxies, some of which would enforce it.",
+        "Remove the annotation to enforce the policy.",
     ),
     "ResourceRejected": Entry(
         "error",
@@ -194,6 +224,21 @@ CATALOGUE: dict[str, Entry] = {
     ),
     # Reasons.
     "InternalError": Entry("error", "A derivation failed.", "Report this as a defect, with the object."),
+    "PolicyOfRemoteCluster": Entry(
+        "info", "Policies count in their own cluster only.", "Create the policy at home as well, if it is meant."
+    ),
+    "PolicyForWaypoints": Entry(
+        "info", "The policy names targets, so waypoints and gateways enforce it.", "Nothing to do."
+    ),
+    "PeerAuthenticationHasNoPolicy": Entry(
+        "info", "The PeerAuthentication needs no policy of its own for ports.", "Nothing to do."
+    ),
+    "NoPolicySelects": Entry("info", "No policy with a selector is for the workload.", "Nothing to do."),
+    "ObjectOfOtherRevision": Entry(
+        "info",
+        "The label istio.io/rev gives the object to another control plane.",
+        "Remove the label, or run with that --revision.",
+    ),
     "PodFinished": Entry("info", "The pod has succeeded or failed.", "Nothing to do."),
     "PodHasNoAddress": Entry("info", "The pod has no IP address yet.", "Wait until the node's agent has given it one."),
     "AddressInvalid": Entry("error", "No usable IP address.", "See the finding on the object."),
@@ -224,11 +269,27 @@ CATALOGUE: dict[str, Entry] = {
         "An east-west Gateway needs the label topology.istio.io/network, an HBONE listener (tls.mode Terminate) and an"
         " address in its status.",
     ),
+    "NameAnswered": Entry("info", "It is known what the DNS name stands for, or that it has no address.", "Nothing."),
     "EndpointOfPod": Entry("info", "The endpoint is a pod and served as that pod.", "Nothing to do."),
     "SliceNotServed": Entry(
         "info",
         "The EndpointSlice belongs to no service that takes endpoints from slices (without selector, known, global if"
         " remote), or holds names instead of addresses.",
+        "Nothing to do.",
+    ),
+    "NamespaceNotSelected": Entry(
+        "info",
+        "None of the mesh config's discoverySelectors selects the object's Namespace by the labels it has in its own"
+        " cluster, so nothing in it counts.",
+        "To have it count, give the Namespace a label that a selector asks for, or add a selector.",
+    ),
+    "EveryNamespaceSelected": Entry(
+        "info", "The mesh config has no discoverySelectors: every namespace counts.", "Nothing to do."
+    ),
+    "SelectionUnknown": Entry(
+        "info",
+        "Home's mesh config, or the cluster's Namespaces, have not been read yet, so it is not known which namespaces"
+        " count.",
         "Nothing to do.",
     ),
     "NotOfHome": Entry("info", "Only home's Ingresses and Secrets are served.", "Nothing to do."),

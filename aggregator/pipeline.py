@@ -11,22 +11,31 @@ from typing import Any
 
 from aggregator.findings import Finding, derivation_failed
 from aggregator.graph import At, Graph, Source
-from aggregator.mesh import exposure, global_services, networks, services, split_horizon, workloads
+from aggregator.mesh import exposure, global_services, networks, selection, services, split_horizon, workloads
 from aggregator.mesh.home import Home, mesh_settings
-from aggregator.security import admissions, certificates
+from aggregator.security import (
+    admissions,
+    authorization_policies,
+    certificates,
+    peer_authentication,
+    policy_references,
+)
 from aggregator.traffic import backends, hosts, ingress_classes, ingresses
 from aggregator.views import completeness, east_west_gateway, ingress_gateway, rejections, ztunnel
 from aggregator.views.view import ResourceKey, View
-from watchers.facts.cluster import Cluster, SourceFault
+from watchers.facts.cluster import Answered, Cluster, SourceFault
 from watchers.facts.core import Namespace, Node, Pod, Service
 from watchers.facts.discovery import EndpointSlice
 from watchers.facts.gateway_api import Gateway, GatewayClass
+from watchers.facts.istio_security import AuthorizationPolicy, PeerAuthentication
 from watchers.facts.keys import ObjectKey
 from watchers.facts.mesh_config import MeshConfig
+from watchers.facts.names import ResolvedName
 from watchers.facts.networking import Ingress, IngressClass
 from watchers.facts.secrets import TLSSecret
 
-RESOURCES, SETTLED, ADMISSIONS = "resources", "settled", "admissions"
+RESOURCES, SETTLED, ADMISSIONS, HOSTNAMES = "resources", "settled", "admissions", "hostnames"
+SELECTIONS = "selections"
 
 
 class Pipeline:
@@ -37,6 +46,7 @@ class Pipeline:
 
         # Facts, by kind, and what proxies ask for.
         clusters: Source[ObjectKey, Cluster] = graph.source("clusters")
+        answers: Source[ObjectKey, Answered] = graph.source("answers of clusters")
         faults: Source[ObjectKey, SourceFault] = graph.source("source faults")
         namespaces: Source[ObjectKey, Namespace] = graph.source("namespaces")
         nodes: Source[ObjectKey, Node] = graph.source("nodes")
@@ -49,30 +59,45 @@ class Pipeline:
         kube_ingresses: Source[ObjectKey, Ingress] = graph.source("kubernetes ingresses")
         kube_classes: Source[ObjectKey, IngressClass] = graph.source("ingress classes")
         tls_secrets: Source[ObjectKey, TLSSecret] = graph.source("TLS secrets")
+        resolved_names: Source[ObjectKey, ResolvedName] = graph.source("resolved names")
+        policies: Source[ObjectKey, AuthorizationPolicy] = graph.source("kubernetes authorization policies")
+        authentications: Source[ObjectKey, PeerAuthentication] = graph.source("kubernetes peer authentications")
         node_proxies: Source[admissions.AccountKey, bool] = graph.source("accounts of node proxies")
         interest: Source[tuple[str], View] = graph.source("interest")
         refused: Source[ResourceKey, rejections.Rejection] = graph.source("rejections")
 
         # The model: the mesh as seen from home.
         mesh = mesh_settings(graph, home, mesh_configs)
-        network = networks.declare(graph, home, clusters, namespaces, gateways, gateway_classes)
-        declared = services.declare(graph, home, mesh, network.of_cluster, namespaces, kube_services)
-        workload = workloads.declare(graph, home, network.of_cluster, declared, pods, slices)
+        selected = selection.declare(graph, home, mesh_configs, clusters, answers, namespaces)
+        counts = selected.includes
+        network = networks.declare(
+            graph, home, counts, clusters, namespaces, gateways, gateway_classes, pods, resolved_names
+        )
+        declared = services.declare(graph, home, mesh, counts, network.of_cluster, namespaces, kube_services)
+        workload = workloads.declare(graph, home, counts, network.of_cluster, declared, pods, slices)
         merged = global_services.declare(graph, home, mesh, network.of_cluster, declared, workload)
         split = split_horizon.declare(graph, home, network, merged, workload)
         exposed = exposure.declare(graph, merged.services)
-        accounts = admissions.declare(graph, home, network.of_cluster, pods, node_proxies)
+        accounts = admissions.declare(graph, home, counts, network.of_cluster, pods, node_proxies)
+        enforced = authorization_policies.declare(graph, home, mesh, policies)
+        modes = peer_authentication.declare(graph, home, mesh, authentications)
+        policies_of = policy_references.declare(graph, mesh, workload.label_sets, enforced, modes)
         graph.derive("unusable manifests", faults, _unusable_manifest)
 
         # The model: what comes in from outside.
-        in_force = certificates.declare(graph, home, tls_secrets)
+        in_force = certificates.declare(graph, home, counts, tls_secrets)
         judge = ingress_classes.declare(graph, home, kube_classes)
-        claims = ingresses.declare(graph, home, kube_ingresses, judge, in_force)
+        claims = ingresses.declare(graph, home, counts, kube_ingresses, judge, in_force)
         served = hosts.declare(graph, home, claims, in_force)
         behind = backends.declare(graph, home, claims, merged.services)
 
         # Views: what proxies are told, and whether that is all.
-        told = ztunnel.declare(graph, home, interest, ztunnel.Sources(mesh, nodes, network, workload, merged, split))
+        told = ztunnel.declare(
+            graph,
+            home,
+            interest,
+            ztunnel.Sources(mesh, nodes, network, workload, merged, split, enforced, modes, policies_of),
+        )
         told += ingress_gateway.declare(
             graph,
             home,
@@ -82,13 +107,15 @@ class Pipeline:
         told += east_west_gateway.declare(
             graph, home, interest, east_west_gateway.Sources(mesh, gateways, nodes, workload, exposed)
         )
-        settled = completeness.declare(graph, home, clusters, interest)
+        settled = completeness.declare(graph, home, clusters, network, interest)
 
         rejections.declare(graph, refused, told)
 
         graph.publish(RESOURCES, *told)
         graph.publish(SETTLED, settled)
         graph.publish(ADMISSIONS, accounts)
+        graph.publish(SELECTIONS, selected.of_cluster)
+        graph.publish(HOSTNAMES, network.hostnames)
 
         self.home = home
         self.interest = interest
@@ -106,6 +133,7 @@ class Pipeline:
         self.backends = behind
         self._by_kind: dict[str, Source[ObjectKey, Any]] = {
             "Cluster": clusters,
+            "Answered": answers,
             "SourceFault": faults,
             "Namespace": namespaces,
             "Node": nodes,
@@ -118,6 +146,9 @@ class Pipeline:
             "Ingress": kube_ingresses,
             "IngressClass": kube_classes,
             "TLSSecret": tls_secrets,
+            "AuthorizationPolicy": policies,
+            "PeerAuthentication": authentications,
+            "ResolvedName": resolved_names,
         }
 
     def facts(self, changes: Mapping[ObjectKey, Any]) -> dict[Source[ObjectKey, Any], dict[ObjectKey, Any]]:

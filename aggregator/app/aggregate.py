@@ -1,9 +1,9 @@
 """The loop that turns changed facts into published resources, pass by pass.
 
-In: the Tables of facts, interest and rejections, through cursors. Out: resources, completeness, admissions and
-findings, each applied in one revision per pass, so that nobody ever sees a reference before its target. Leading edge:
-an idle pipeline works at once; under load it pauses in proportion to the last pass. A pass is cut into slices so short
-that streams are served between them.
+In: the Tables of facts, interest and rejections, through cursors. Out: resources, completeness, admissions, selections
+of namespaces and findings, each applied in one revision per pass, so that nobody ever sees a reference before its
+target. Leading edge: an idle pipeline works at once; under load it pauses in proportion to the last pass. A pass is cut
+into slices so short that streams are served between them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from aggregator.app.records import Batch, Pass, Records
 from aggregator.cache.table import Table
 from aggregator.findings import Finding
 from aggregator.graph import Pass as Result
-from aggregator.pipeline import ADMISSIONS, RESOURCES, SETTLED, Pipeline
+from aggregator.mesh.selection import Selected
+from aggregator.pipeline import ADMISSIONS, RESOURCES, SELECTIONS, SETTLED, Pipeline
 from aggregator.security.admissions import Account
 from aggregator.views.rejections import Rejection
 from aggregator.views.view import Completeness, View
@@ -56,6 +57,7 @@ class Tables(msgspec.Struct, frozen=True):
     settled: Table[tuple[str], Completeness]
     admissions: Table[tuple[str, str, str], Account]
     findings: Table[ObjectKey, tuple[Finding, ...]]
+    selections: Table[tuple[str], Selected]
 
     @classmethod
     def empty(cls) -> Tables:
@@ -68,6 +70,7 @@ class Tables(msgspec.Struct, frozen=True):
             settled=Table("settled"),
             admissions=Table("admissions"),
             findings=Table("findings"),
+            selections=Table("selections"),
         )
 
 
@@ -196,6 +199,7 @@ class Aggregator:
             (ADMISSIONS, tables.admissions),
             ("findings", tables.findings),
             (SETTLED, tables.settled),
+            (SELECTIONS, tables.selections),
         )
         for name, table in in_order:
             if name in published:

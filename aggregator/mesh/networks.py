@@ -3,6 +3,11 @@
 A cluster's network is the label topology.istio.io/network of its system namespace; a pod's own label goes before it.
 Remote clusters' east-west Gateways lead into their networks; at home a Gateway of class istio-remote stands for a
 gateway elsewhere. Every usable address of every such Gateway counts, each on the port its HBONE listener names.
+
+A gateway may be known by a DNS name, as those behind the load balancers of some clouds are. The name is resolved here,
+for everyone, and counts as the addresses it stands for: proxies are never told the name, though ztunnels could resolve
+it (docs/decisions/0009-gateway-names-are-resolved-once.md). While it has none nobody is sent there, and the Gateway has
+a finding. When its addresses change, the old go and the new come in one pass.
 """
 
 from __future__ import annotations
@@ -13,14 +18,16 @@ from typing import TypeAlias
 import msgspec
 
 from aggregator.findings import Finding
-from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, Withheld
+from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, Sums, Withheld
 from aggregator.mesh.addresses import is_dns_name, pack
 from aggregator.mesh.home import Home
+from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.order import rank
 from watchers.facts.cluster import Cluster
-from watchers.facts.core import Namespace
+from watchers.facts.core import Namespace, Pod
 from watchers.facts.gateway_api import Gateway, GatewayClass
 from watchers.facts.keys import ObjectKey, label
+from watchers.facts.names import ResolvedName, name_key
 
 NETWORK_LABEL = "topology.istio.io/network"
 ACCOUNT_ANNOTATION = "gateway.istio.io/service-account"
@@ -38,8 +45,9 @@ _BUILT_IN_CLASSES = {"istio-east-west": "east-west", "isthmus-east-west": "east-
 class NetworkGateway(msgspec.Struct, frozen=True, gc=False):
     """One way into a network: a Gateway's address, the port of its HBONE listener, and who answers there.
 
-    `cluster` holds the Gateway object, which need not be where its pods run. `address` is an IP address or a DNS name.
-    `stand_in` tells a Gateway of class istio-remote at home from an east-west Gateway in a remote cluster.
+    `cluster` holds the Gateway object, which need not be where its pods run. `address` is an IP address; `hostname` the
+    DNS name it was resolved from, "" if it stands in the Gateway itself. `stand_in` tells a Gateway of class
+    istio-remote at home from an east-west Gateway in a remote cluster.
     """
 
     network: str
@@ -48,21 +56,53 @@ class NetworkGateway(msgspec.Struct, frozen=True, gc=False):
     name: str
     created: str
     address: str
+    hostname: str
     port: int
     service_account: str
     stand_in: bool
 
+    @property
+    def packed(self) -> bytes:
+        """The 4 or 16 bytes of the address."""
+        return pack(self.address) or b""
+
+
+class Declared(msgspec.Struct, frozen=True, gc=False):
+    """A Gateway that leads into a network, before its names are resolved.
+
+    `addresses` and `hostnames` are those of its status that may be used, each with the field it stands in.
+    """
+
+    network: str
+    created: str
+    port: int
+    service_account: str
+    stand_in: bool
+    addresses: tuple[tuple[str, str], ...]
+    hostnames: tuple[tuple[str, str], ...]
+
 
 Way: TypeAlias = tuple[str, str, int]
 """What a gateway is claimed by: (network, address, port)."""
+Hostname: TypeAlias = tuple[str]
+"""A DNS name, alone in its key."""
+UNANSWERED = "names without an answer"
+"""The one group of `Networks.unanswered`."""
 
 
 class Networks(msgspec.Struct, frozen=True):
-    """The part of the graph this module declares."""
+    """The part of the graph this module declares.
+
+    `hostnames` are the names to be resolved, each with the Gateways that are known by it; `unanswered` those of which
+    it is not known yet what they stand for.
+    """
 
     of_cluster: Collection[ObjectKey, str]
+    declared: Index[str, ObjectKey, Declared]
     gateways: Collection[Way, NetworkGateway]
     ways_into: Index[str, Way, NetworkGateway]
+    hostnames: Collection[Hostname, tuple[ObjectKey, ...]]
+    unanswered: Index[str, Hostname, bool]
 
 
 def network_of(at: At, networks: Collection[ObjectKey, str], cluster: str) -> str:
@@ -73,10 +113,13 @@ def network_of(at: At, networks: Collection[ObjectKey, str], cluster: str) -> st
 def declare(
     graph: Graph,
     home: Home,
+    includes: Includes,
     clusters: Source[ObjectKey, Cluster],
     namespaces: Source[ObjectKey, Namespace],
     gateways: Source[ObjectKey, Gateway],
     gateway_classes: Source[ObjectKey, GatewayClass],
+    pods: Source[ObjectKey, Pod],
+    resolved_names: Source[ObjectKey, ResolvedName],
 ) -> Networks:
     """Declare networks of clusters and the gateways into networks."""
 
@@ -84,39 +127,87 @@ def declare(
         namespace = at.get(namespaces, home.namespace_key(key[0], home.system_namespace))
         return label(namespace.labels, NETWORK_LABEL) if namespace else ""
 
-    def gateway_ways(
-        at: At, key: ObjectKey, gateway: Gateway
-    ) -> Iterable[tuple[tuple[ObjectKey, str], Outcome[NetworkGateway]]]:
+    def declaration(at: At, key: ObjectKey, gateway: Gateway) -> Outcome[Declared]:
         cluster, _, namespace, name = key
         declared = at.get(gateway_classes, (home.cluster, "GatewayClass", "", gateway.class_name))
         role = _ROLES.get(declared.controller) if declared else _BUILT_IN_CLASSES.get(gateway.class_name)
         stand_in = role == "remote"
         network = label(gateway.labels, NETWORK_LABEL)
         if role is None or stand_in != (cluster == home.cluster) or not network:
-            yield (key, ""), Withheld("NotANetworkGateway", f"class {gateway.class_name!r}, network {network!r}")
-            return
+            return Withheld("NotANetworkGateway", f"class {gateway.class_name!r}, network {network!r}")
+        if namespace != home.system_namespace and not includes(at, cluster, namespace):
+            return UNSELECTED
         listener = next(
             (one for one in gateway.listeners if one.protocol == "HBONE" and (stand_in or one.tls_mode == "Terminate")),
             None,
         )
         if listener is None:
-            yield (key, ""), Withheld("NotANetworkGateway", "no HBONE listener")
-            return
+            return Withheld("NotANetworkGateway", "no HBONE listener")
         account = label(gateway.annotations, ACCOUNT_ANNOTATION) or (f"{name}-istio-remote" if stand_in else name)
+        addresses: dict[str, str] = {}
+        hostnames: dict[str, str] = {}
         for number, given in enumerate(gateway.addresses):
-            is_ip = pack(given.value) is not None
-            if given.type not in ("", "IPAddress", "Hostname") or not (is_ip or is_dns_name(given.value)):
-                field = f"status.addresses[{number}]"
-                at.note(
-                    key, Finding(key, "GatewayAddressInvalid", field, f"{given.type} {given.value!r} is not usable")
-                )
+            field = f"status.addresses[{number}]"
+            hostname = given.value.lower().removesuffix(".")
+            if given.type not in ("", "IPAddress", "Hostname"):
+                problem = "is not usable"
+            elif pack(given.value) is not None:
+                addresses.setdefault(given.value, field)
                 continue
+            elif not is_dns_name(hostname) or hostname.rpartition(".")[2].isdigit():
+                problem = "is not usable"
+            elif not stand_in and hostname.endswith(local_suffix):
+                problem = "is a name that only its own cluster resolves"
+            else:
+                hostnames.setdefault(hostname, field)
+                continue
+            at.note(key, Finding(key, "GatewayAddressInvalid", field, f"{given.type} {given.value!r} {problem}"))
+        return Declared(
+            network,
+            gateway.created,
+            listener.port,
+            account,
+            stand_in,
+            tuple((address, field) for address, field in addresses.items()),
+            tuple((hostname, field) for hostname, field in hostnames.items()),
+        )
+
+    def gateway_ways(
+        at: At, key: ObjectKey, declared: Declared
+    ) -> Iterable[tuple[tuple[ObjectKey, str], Outcome[NetworkGateway]]]:
+        cluster, _, namespace, name = key
+        found = {address: "" for address, _ in declared.addresses}
+        for hostname, field in declared.hostnames:
+            resolved = at.get(resolved_names, name_key(hostname)) or _NOT_YET
+            addresses, problem = _within_reach(resolved, at.get(families, _HOME_PODS))
+            if not addresses:
+                at.note(key, Finding(key, "GatewayAddressNotResolved", field, f"{hostname}: {problem}"))
+                yield (key, hostname), Withheld("GatewayAddressNotResolved", f"{hostname}: {problem}")
+            elif problem:
+                detail = f"{hostname}: {problem}; used: {', '.join(addresses)}"
+                at.note(key, Finding(key, "GatewayNameFails", field, detail))
+            for address in addresses:
+                found.setdefault(address, hostname)
+        for address, hostname in found.items():
             yield (
-                (key, given.value),
+                (key, address),
                 NetworkGateway(
-                    network, cluster, namespace, name, gateway.created, given.value, listener.port, account, stand_in
+                    declared.network,
+                    cluster,
+                    namespace,
+                    name,
+                    declared.created,
+                    address,
+                    hostname,
+                    declared.port,
+                    declared.service_account,
+                    declared.stand_in,
                 ),
             )
+
+    def unanswered(at: At, hostname: Hostname, _wanted_by: tuple[ObjectKey, ...]) -> Outcome[bool]:
+        resolved = at.get(resolved_names, name_key(hostname[0]))
+        return True if resolved is None or resolved.pending else Withheld("NameAnswered")
 
     def first_claim(at: At, way: Way, claims: Mapping[tuple[ObjectKey, str], NetworkGateway]) -> NetworkGateway:
         order = sorted(
@@ -130,9 +221,51 @@ def declare(
             at.note(key, Finding(key, "GatewayAddressTaken", "status.addresses", detail))
         return winner
 
+    local_suffix = f".svc.{home.domain_suffix}"
     of_cluster = graph.derive("networks of clusters", clusters, cluster_network)
-    offered = graph.expand("gateway addresses", gateways, gateway_ways)
+    declarations = graph.derive("gateways into networks", gateways, declaration)
+    by_network = graph.index("gateways of networks", declarations, lambda _, one: (one.network,))
+
+    wanted = graph.index(
+        "names of gateways", declarations, lambda _, one: [(hostname,) for hostname, _ in one.hostnames]
+    )
+    hostnames = graph.derive("names to resolve", wanted, lambda _, __, members: tuple(sorted(members)))
+    unknown = graph.derive("unanswered names", hostnames, unanswered)
+    by_want = graph.index("names without an answer", unknown, lambda _, __: (UNANSWERED,))
+
+    counted = graph.fold(
+        "addresses of home by family",
+        pods,
+        lambda key, pod: [(_HOME_PODS, ":" in one, 1) for one in pod.addresses] if key[0] == home.cluster else (),
+    )
+    families = graph.derive("address families of home", counted, _families)
+
+    offered = graph.expand("gateway addresses", declarations, gateway_ways)
     claims = graph.index("claims of gateway addresses", offered, lambda _, one: ((one.network, one.address, one.port),))
     chosen = graph.derive("network gateways", claims, first_claim)
     ways_into = graph.index("gateways by network", chosen, lambda way, _: (way[0],))
-    return Networks(of_cluster, chosen, ways_into)
+    return Networks(of_cluster, by_network, chosen, ways_into, hostnames, by_want)
+
+
+_NOT_YET = ResolvedName((), "it has not been looked up yet", pending=True)
+_HOME_PODS = "pods of home"
+
+
+def _families(_at: At, _key: str, sums: Sums) -> frozenset[bool]:
+    """The families that home's pods have addresses of; True is IPv6."""
+    return frozenset(family is True for family in sums)
+
+
+def _within_reach(resolved: ResolvedName, families: frozenset[bool] | None) -> tuple[tuple[str, ...], str]:
+    """The addresses of a name that home's pods can dial, and what is wrong with it.
+
+    Names of dual-stack load balancers have addresses of both families; a pod of one family would lose every connection
+    that goes to the other. Addresses that stand in a Gateway are not judged so: somebody wrote them there.
+    """
+    if not families or not resolved.addresses:
+        return resolved.addresses, resolved.reason
+    reached = tuple(address for address in resolved.addresses if (":" in address) in families)
+    if not reached:
+        family = "IPv4" if True in families else "IPv6"
+        return (), f"it has {family} addresses only, and pods of home have none"
+    return reached, resolved.reason

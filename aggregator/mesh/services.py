@@ -16,6 +16,7 @@ from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, With
 from aggregator.mesh.addresses import pack
 from aggregator.mesh.home import Home, Mesh, is_global
 from aggregator.mesh.networks import network_of
+from aggregator.mesh.selection import UNSELECTED, Includes
 from watchers.facts.core import Namespace, Service, ServicePort
 from watchers.facts.keys import Labels, ObjectKey, label
 
@@ -101,6 +102,7 @@ def declare(
     graph: Graph,
     home: Home,
     mesh: Callable[[At], Mesh],
+    includes: Includes,
     networks: Collection[ObjectKey, str],
     namespaces: Source[ObjectKey, Namespace],
     services: Source[ObjectKey, Service],
@@ -111,6 +113,8 @@ def declare(
         cluster, _, namespace_name, name = key
         if service.type == "ExternalName":
             return Withheld("ServiceIsExternalName")
+        if not includes(at, cluster, namespace_name):
+            return UNSELECTED
         namespace = at.get(namespaces, home.namespace_key(cluster, namespace_name))
         shared = is_global(mesh(at).scopes, service.labels, namespace)
         if cluster != home.cluster and not shared:

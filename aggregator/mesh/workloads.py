@@ -18,6 +18,7 @@ from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, Sums
 from aggregator.mesh.addresses import pack
 from aggregator.mesh.home import Home
 from aggregator.mesh.networks import NETWORK_LABEL, network_of
+from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.mesh.services import Declared, Port, Services
 from watchers.facts.core import Pod
 from watchers.facts.discovery import EndpointSlice
@@ -63,6 +64,7 @@ class Workload(msgspec.Struct, frozen=True, gc=False):
     workload_name: str = ""
     canonical_name: str = ""
     canonical_revision: str = ""
+    labels: Labels = ()
 
 
 class Profile(msgspec.Struct, frozen=True, gc=False):
@@ -70,6 +72,7 @@ class Profile(msgspec.Struct, frozen=True, gc=False):
 
     The services that select them (`served` is ready to use unless some target port is `named`), their network and
     whether that is home's, whether they terminate tunnels, and the names labels give them ("" where they give none).
+    Of a namespace that does not count there is nothing else to say: they are not `selected`.
     """
 
     services: tuple[tuple[str, tuple[Port, ...]], ...]
@@ -77,10 +80,14 @@ class Profile(msgspec.Struct, frozen=True, gc=False):
     named: bool
     network: str
     at_home: bool
+    selected: bool = True
     native_tunnel: bool = False
     workload_name: str = ""
     canonical_name: str = ""
     canonical_revision: str = ""
+
+
+_UNSELECTED = Profile((), (), named=False, network="", at_home=False, selected=False)
 
 
 class Attachment(msgspec.Struct, frozen=True, gc=False):
@@ -99,6 +106,7 @@ class Workloads(msgspec.Struct, frozen=True):
     which are the ones that home's gateways reach without another gateway.
     """
 
+    label_sets: Collection[LabelSet, Sums]
     pods: Collection[WorkloadKey, Workload]
     endpoints: Collection[WorkloadKey, Workload]
     by_service: Collection[ServiceInNetwork, Sums]
@@ -108,6 +116,7 @@ class Workloads(msgspec.Struct, frozen=True):
 def declare(
     graph: Graph,
     home: Home,
+    includes: Includes,
     networks: Collection[ObjectKey, str],
     services: Services,
     pods: Source[ObjectKey, Pod],
@@ -121,12 +130,16 @@ def declare(
     def is_home(at: At, network: str) -> bool:
         return network == network_of(at, networks, home.cluster)
 
-    def without_labels(at: At, cluster: str) -> Profile:
+    def without_labels(at: At, cluster: str, namespace: str) -> Profile:
+        if not includes(at, cluster, namespace):
+            return _UNSELECTED
         network = network_of(at, networks, cluster)
         return Profile((), (), named=False, network=network, at_home=is_home(at, network))
 
     def profile(at: At, key: LabelSet, _count: Sums) -> Profile:
         cluster, namespace, labels = key
+        if not includes(at, cluster, namespace):
+            return _UNSELECTED
         present = set(labels)
         found = [
             service
@@ -159,12 +172,15 @@ def declare(
         service = at.get(services.declared, (key[0], "Service", key[2], endpoints.service))
         return service if service is not None and not service.selector else None
 
+    def not_served(at: At, key: ObjectKey) -> Withheld:
+        return Withheld("SliceNotServed") if includes(at, key[0], key[2]) else UNSELECTED
+
     def attachments(
         at: At, key: ObjectKey, endpoints: EndpointSlice
     ) -> Iterable[tuple[WorkloadKey, Outcome[Attachment]]]:
         service = slice_service(at, key, endpoints)
         if service is None:
-            yield key, Withheld("SliceNotServed")
+            yield key, not_served(at, key)
             return
         for endpoint in {one.target_name: one for one in endpoints.endpoints if one.target_kind == "Pod"}.values():
             served = tuple((port.number, port.target) for port in service.ports)
@@ -181,7 +197,7 @@ def declare(
     ) -> Iterable[tuple[WorkloadKey, Outcome[Workload]]]:
         service = slice_service(at, key, endpoints)
         if service is None:
-            yield key, Withheld("SliceNotServed")
+            yield key, not_served(at, key)
             return
         by_name = {port.name: port.port for port in endpoints.ports if port.protocol in ("", "TCP")}
         served = tuple((port.number, by_name[port.name]) for port in service.ports if port.name in by_name)
@@ -220,6 +236,9 @@ def declare(
         cluster, _, namespace, name = key
         if pod.phase in ("Succeeded", "Failed"):
             return Withheld("PodFinished", pod.phase)
+        said = at.get(profiles, (cluster, namespace, pod.labels)) or without_labels(at, cluster, namespace)
+        if not said.selected:
+            return UNSELECTED
         if not pod.addresses:
             return Withheld("PodHasNoAddress")
         for number, address in enumerate(pod.addresses):
@@ -227,7 +246,6 @@ def declare(
                 field = f"status.podIPs[{number}]"
                 at.note(key, Finding(key, "PodAddressInvalid", field, f"{address!r} is not an IP address"))
                 return Withheld("AddressInvalid", address)
-        said = at.get(profiles, (cluster, namespace, pod.labels)) or without_labels(at, cluster)
         served = said.served if not said.named else _resolve(said, pod)
         named_by_slices = at.group(attached, (cluster, namespace))
         if named_by_slices:
@@ -251,6 +269,7 @@ def declare(
             workload_name=owner,
             canonical_name=said.canonical_name or owner,
             canonical_revision=said.canonical_revision or "latest",
+            labels=pod.labels,
         )
 
     pod_workloads = cast("Collection[WorkloadKey, Workload]", graph.derive("workloads of pods", pods, pod_workload))
@@ -262,7 +281,7 @@ def declare(
         return [(workload.network, service) for service, _ in workload.services] if near else ()
 
     near = graph.index("workloads near by service", (pod_workloads, endpoints), services_near)
-    return Workloads(pod_workloads, endpoints, by_service, near)
+    return Workloads(label_sets, pod_workloads, endpoints, by_service, near)
 
 
 def contributions(_key: WorkloadKey, workload: Workload) -> Iterable[tuple[ServiceInNetwork, Hashable, int]]:

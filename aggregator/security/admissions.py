@@ -12,9 +12,10 @@ from typing import TypeAlias, cast
 import msgspec
 
 from aggregator.findings import Finding
-from aggregator.graph import At, Collection, Graph, Source, Sums
+from aggregator.graph import At, Collection, Graph, Outcome, Source, Sums
 from aggregator.mesh.home import Home
 from aggregator.mesh.networks import NETWORK_LABEL, network_of
+from aggregator.mesh.selection import UNSELECTED, Includes
 from watchers.facts.core import Pod
 from watchers.facts.keys import ObjectKey, label
 
@@ -52,6 +53,7 @@ class Account(msgspec.Struct, frozen=True, gc=False):
 def declare(
     graph: Graph,
     home: Home,
+    includes: Includes,
     networks: Collection[ObjectKey, str],
     pods: Source[ObjectKey, Pod],
     trusted: Source[AccountKey, bool],
@@ -71,8 +73,13 @@ def declare(
             tags.append((account, (_NETWORK, label(value.labels, NETWORK_LABEL)), 1))
         return tags
 
-    def account(at: At, key: AccountKey, sums: Sums) -> Account:
+    def account(at: At, key: AccountKey, sums: Sums) -> Outcome[Account]:
         tags = sorted(cast("tuple[str, ...]", tag) for tag in sums)
+        if not includes(at, home.cluster, key[1]):
+            # What the settings say of it stands; of its pods nothing counts.
+            tags = [tag for tag in tags if tag[:2] == (_ROLE, NODE_PROXY)]
+            if not tags:
+                return UNSELECTED
         nodes = tuple(tag[1] for tag in tags if tag[0] == _NODE and tag[1])
         roles = [tag[1:] for tag in tags if tag[0] == _ROLE]
         if not roles:

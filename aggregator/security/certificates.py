@@ -19,6 +19,7 @@ from cryptography.x509.oid import NameOID
 from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
 from aggregator.mesh.home import Home
+from aggregator.mesh.selection import UNSELECTED, Includes
 from watchers.facts.keys import ObjectKey
 from watchers.facts.secrets import TLSSecret
 
@@ -63,12 +64,16 @@ class InvalidPair(ValueError):
     """A pair that cannot be served; the text says why, and shows nothing of it."""
 
 
-def declare(graph: Graph, home: Home, secrets: Source[ObjectKey, TLSSecret]) -> Collection[ObjectKey, Certificate]:
+def declare(
+    graph: Graph, home: Home, includes: Includes, secrets: Source[ObjectKey, TLSSecret]
+) -> Collection[ObjectKey, Certificate]:
     """Declare the certificates in force, by the key of their Secret."""
 
     def read(at: At, key: ObjectKey, secret: TLSSecret) -> Outcome[Certificate]:
         if key[0] != home.cluster:
             return Withheld("NotOfHome", key[0])
+        if not includes(at, key[0], key[2]):
+            return UNSELECTED
         try:
             return certificate(secret)
         except InvalidPair as error:
@@ -76,7 +81,8 @@ def declare(graph: Graph, home: Home, secrets: Source[ObjectKey, TLSSecret]) -> 
             return Withheld("SecretInvalid", str(error))
 
     def expired(at: At, key: ObjectKey, one: Certificate) -> bool:
-        late = at.passed(one.not_after)
+        # The last good pair outlives its selection, but is not spoken of.
+        late = includes(at, key[0], key[2]) and at.passed(one.not_after)
         if late:
             names = ", ".join(one.names[:3])
             at.note(key, Finding(key, "CertificateExpired", "data", f"the certificate was for {names or 'nothing'}"))

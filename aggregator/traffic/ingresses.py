@@ -17,6 +17,7 @@ from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
 from aggregator.mesh.addresses import is_dns_name
 from aggregator.mesh.home import Home
+from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.security.certificates import Certificate
 from aggregator.traffic.ingress_classes import Judge
 from watchers.facts.keys import ObjectKey
@@ -78,6 +79,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
 def declare(
     graph: Graph,
     home: Home,
+    includes: Includes,
     ingresses: Source[ObjectKey, Ingress],
     judge: Judge,
     certificates: Collection[ObjectKey, Certificate],
@@ -88,6 +90,9 @@ def declare(
         nowhere = (*key, "")
         if key[0] != home.cluster:
             yield nowhere, Withheld("NotOfHome", key[0])
+            return
+        if not includes(at, key[0], key[2]):
+            yield nowhere, UNSELECTED
             return
         refusal = judge(at, ingress)
         if refusal is not None:

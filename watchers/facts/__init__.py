@@ -6,10 +6,11 @@ and from JSON; tables hold them by ObjectKey.
 
 from __future__ import annotations
 
-from watchers.facts.cluster import Cluster, SourceFault
+from watchers.facts.cluster import Answered, Cluster, SourceFault
 from watchers.facts.core import Namespace, Node, Pod, Service
 from watchers.facts.discovery import EndpointSlice
 from watchers.facts.gateway_api import Gateway, GatewayClass
+from watchers.facts.istio_security import AuthorizationPolicy, PeerAuthentication
 from watchers.facts.keys import Labels, ObjectKey, label
 from watchers.facts.mesh_config import MeshConfig
 from watchers.facts.names import ResolvedName
@@ -17,7 +18,9 @@ from watchers.facts.networking import Ingress, IngressClass
 from watchers.facts.secrets import TLSSecret
 
 Fact = (
-    Cluster
+    Answered
+    | AuthorizationPolicy
+    | Cluster
     | EndpointSlice
     | Gateway
     | GatewayClass
@@ -26,6 +29,7 @@ Fact = (
     | MeshConfig
     | Namespace
     | Node
+    | PeerAuthentication
     | Pod
     | ResolvedName
     | Service
@@ -35,6 +39,8 @@ Fact = (
 """Any fact. The tag of the record (field ``kind`` when encoded by msgspec) is the kind in its key."""
 
 __all__ = [
+    "Answered",
+    "AuthorizationPolicy",
     "Cluster",
     "EndpointSlice",
     "Fact",
@@ -47,6 +53,7 @@ __all__ = [
     "Namespace",
     "Node",
     "ObjectKey",
+    "PeerAuthentication",
     "Pod",
     "ResolvedName",
     "Service",

@@ -13,13 +13,28 @@ class Cluster(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="Clus
 
     ``state`` is "syncing" until everything was read once, then "synced"; "stale" while the source cannot be read and
     the last content stands. ``home`` marks the cluster whose proxies are served. Nobody waits for the cluster after
-    ``deadline`` (seconds of Unix time). ``reason`` explains a state that is not the good one, else "".
+    ``deadline``. ``reason`` explains a state that is not the good one, else "". ``since`` is when the state began, and
+    ``unconfirmed`` since when what was read is not known to be what the source holds: the moment of the first question
+    that found no answer, or of what broke; 0 while it is known, and while nothing was read. All moments are seconds of
+    Unix time.
     """
 
     state: str
     home: bool
     deadline: float
     reason: str
+    since: float = 0.0
+    unconfirmed: float = 0.0
+
+
+class Answered(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="Answered"):
+    """Which kinds others wait for a cluster has answered for, while it is still being read: ``kinds`` of facts, sorted.
+
+    Written, under (id, "Answered", "", id), by sources that read their kinds one by one. An answer may be that the kind
+    is not served, or may not be read.
+    """
+
+    kinds: tuple[str, ...]
 
 
 class SourceFault(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="SourceFault"):

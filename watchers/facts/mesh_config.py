@@ -1,7 +1,8 @@
 """The fact of the mesh configuration: ConfigMap ``istio`` of the system namespace, key ``mesh`` (YAML text).
 
-Of Istio's MeshConfig only the fields used: trust domain, root namespace, where gateways write their access logs, and
-which services are global (serviceScopeConfigs, istio.mesh.v1alpha1.MeshConfig field 67). Other ConfigMaps are no facts.
+Of Istio's MeshConfig only the fields used: trust domain, root namespace, where gateways write their access logs, which
+services are global (serviceScopeConfigs, istio.mesh.v1alpha1.MeshConfig field 67) and which namespaces count at all
+(discoverySelectors, field 59). Other ConfigMaps are no facts.
 """
 
 from __future__ import annotations
@@ -42,13 +43,15 @@ class ServiceScope(msgspec.Struct, frozen=True, gc=False):
 
 class MeshConfig(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="MeshConfig"):
     """The mesh configuration. "" where a field is absent; ``scopes`` is None where serviceScopeConfigs is (the default
-    applies) and empty where it is an empty list (nothing is global).
+    applies) and empty where it is an empty list (nothing is global). ``discovery`` selects namespaces by any of its
+    selectors, and is None where discoverySelectors is absent or an empty list (every namespace counts).
     """
 
     trust_domain: str
     root_namespace: str
     scopes: tuple[ServiceScope, ...] | None
     access_log_file: str = ""
+    discovery: tuple[LabelSelector, ...] | None = None
 
 
 class ConfigMapData(msgspec.Struct, gc=False):
@@ -79,6 +82,7 @@ class MeshObject(msgspec.Struct, gc=False):
     root_namespace: str | None = msgspec.field(default=None, name="rootNamespace")
     scopes: list[ServiceScopeObject] | None = msgspec.field(default=None, name="serviceScopeConfigs")
     access_log_file: str | None = msgspec.field(default=None, name="accessLogFile")
+    discovery: list[LabelSelectorObject | None] | None = msgspec.field(default=None, name="discoverySelectors")
 
 
 def is_mesh_config(metadata: Name, system_namespace: str) -> bool:
@@ -123,7 +127,14 @@ def _mesh_config(text: str) -> MeshConfig:
         dns_label(mesh.root_namespace, "rootNamespace") if mesh.root_namespace else "",
         None if mesh.scopes is None else tuple([_scope(scope, place) for place, scope in enumerate(mesh.scopes)]),
         access_log_file,
+        _discovery(mesh.discovery or []),
     )
+
+
+def _discovery(wire: list[LabelSelectorObject | None]) -> tuple[LabelSelector, ...] | None:
+    read = [read_selector(one, "discoverySelectors", place) for place, one in enumerate(wire)]
+    # A null in the list selects nothing (metav1.LabelSelectorAsSelector), and is no empty list for that.
+    return tuple([one for one in read if one is not None]) if wire else None
 
 
 def _scope(wire: ServiceScopeObject, position: int) -> ServiceScope:
