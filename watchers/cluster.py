@@ -11,70 +11,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from watchers.facts import Cluster, ObjectKey
+from watchers.generation import Connection, Generation, KindState, ReadKind, Report, Unidentified, Unusable
 from watchers.sink import Cause
-from watchers.staging import Rows, Sink, Stage
-
-KindState = Literal["connecting", "syncing", "synced", "absent", "stale", "denied"]
-"""What is known of one kind: "absent" is a kind the API server does not serve, which is an answer like "synced"; of
-"stale" ones the last content stands; "denied" ones may not be read."""
-
-Report = Callable[[KindState, str], None]
-"""Takes the state of a kind and why it is not a better one."""
+from watchers.staging import Sink, Stage
+from watchers.status import Access, ClusterStatus, State
 
 log = logging.getLogger(__name__)
 
 C = TypeVar("C")
 """What a connection is opened with."""
-K = TypeVar("K", bound="ReadKind")
-Kr = TypeVar("Kr", bound="ReadKind", contravariant=True)
+K = TypeVar("K", bound=ReadKind)
 
-_ANSWERED = ("synced", "absent")
-_MOST_REASONS = 3
+_STATES: dict[str, State] = {
+    "connecting": "Connecting",
+    "syncing": "Syncing",
+    "synced": "Synced",
+    "stale": "Stale",
+    "denied": "Denied",
+}
 _TURN_SECONDS = 10.0
-
-
-class ReadKind(Protocol):
-    """A kind of objects that is read of a cluster."""
-
-    @property
-    def fact(self) -> str:
-        """The kind in the keys of its facts."""
-
-    @property
-    def required(self) -> bool:
-        """Whether a cluster is of no use without it."""
-
-
-class Unidentified(Exception):
-    """The API server did not say which it is; ``denied`` if it does not accept the credential. May be asked again."""
-
-    def __init__(self, reason: str, *, denied: bool) -> None:
-        super().__init__(reason)
-        self.denied = denied
-
-
-class Unusable(Exception):
-    """A credential that cannot be used at all; the message says why, and shows nothing of it."""
-
-
-class Connection(Protocol[Kr]):
-    """One credential in use, with all sockets it holds."""
-
-    async def identify(self) -> str:
-        """The uid of the API server's namespace kube-system, "" if that may not be read; raises Unidentified."""
-
-    async def reflect(self, kind: Kr, facts: Rows, report: Report) -> None:
-        """Keeps the facts of a kind equal to what the API server says, until cancelled, and reports their state.
-
-        What was read completely is written before "synced" is reported.
-        """
-
-    async def close(self) -> None:
-        """Closes every socket."""
 
 
 class Turns:
@@ -98,56 +58,6 @@ class Turns:
 
         timer = asyncio.get_running_loop().call_later(_TURN_SECONDS, end)
         return end
-
-
-class _Generation(Generic[K]):
-    """A credential at work: what it writes, and how far it has come."""
-
-    def __init__(self, stages: Sequence[tuple[K, Stage]]) -> None:
-        self.stages = stages
-        self.states: dict[str, tuple[KindState, str]] = {kind.fact: ("connecting", "") for kind, _ in stages}
-        self.trouble: tuple[KindState, str] | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.end_turn: Callable[[], None] = lambda: None
-
-    @property
-    def complete(self) -> bool:
-        """Whether all it may read has been read."""
-        return self.summary()[0] == "synced"
-
-    @property
-    def written(self) -> bool:
-        """Whether anything of it may have reached the table."""
-        return any(stage.written for _, stage in self.stages)
-
-    def summary(self) -> tuple[KindState, str]:
-        """The state of a cluster that is read by it, and why it is not a better one."""
-        if self.trouble is not None:
-            return self.trouble
-        states = {kind.fact: (*self.states[kind.fact], kind.required) for kind, _ in self.stages}
-        reasons = [f"{fact}: {reason}" for fact, (state, reason, _) in states.items() if reason and state != "absent"]
-        reason = "; ".join(reasons[:_MOST_REASONS])
-        # What may be missing and may not be read holds nothing up.
-        needed = {state for state, _, required in states.values() if required or state != "denied"}
-        if "denied" in needed:
-            return "denied", reason
-        if "stale" in needed:
-            return "stale", reason
-        if needed.issubset(_ANSWERED):
-            return "synced", reason
-        return ("connecting" if needed == {"connecting"} else "syncing"), reason
-
-    def denied(self) -> list[str]:
-        """The kinds it may not read."""
-        return [fact for fact, (state, _) in self.states.items() if state == "denied"]
-
-    def end(self) -> None:
-        """It is heard no more, and stops."""
-        for _, stage in self.stages:
-            stage.close()
-        self.end_turn()
-        if self.task is not None:
-            self.task.cancel()
 
 
 class ClusterWatch(Generic[C, K]):
@@ -187,11 +97,12 @@ class ClusterWatch(Generic[C, K]):
         self._tasks: asyncio.TaskGroup | None = None
         self._credential: C | None = None
         self._fault = ""
-        self._current: _Generation[K] | None = None
-        self._incoming: _Generation[K] | None = None
+        self._current: Generation[K] | None = None
+        self._incoming: Generation[K] | None = None
         self._written = False
         self._removed = False
         self._told = ("", False)
+        self._fact = Cluster("connecting", home, deadline, "", self._seconds())
         self._tell()
 
     def use(self, credential: C) -> None:
@@ -216,6 +127,47 @@ class ClusterWatch(Generic[C, K]):
             if generation is not None:
                 generation.end()
         self._facts.replace((self.cluster,), (), self._cause(0))
+
+    async def confirm(self, seconds: float) -> None:
+        """Asks the API server now whether it is there, and waits at most so long for the answer."""
+        seen = self._current or self._incoming
+        if seen is not None and seen.connection is not None:
+            await seen.connection.confirm(seconds)
+
+    def status(self) -> ClusterStatus:
+        """How the cluster is doing now, for people. A question that is open for long makes it stale here at once."""
+        now, fact, current = self._seconds(), self._fact, self._current
+        seen = current or self._incoming
+        state, reason, since, lag = _STATES[fact.state], fact.reason, fact.since, -1.0
+        if current is not None:
+            confirmed, lost = current.confirmed(), fact.unconfirmed
+            doubt = 0.0 if lost else current.doubt(now)
+            if doubt:
+                state, reason, since, lost = "Stale", f"no answer for {now - doubt:.1f} s", doubt, doubt
+            elif state == "Synced" and (self._fault or (self._incoming and self._incoming.summary()[1])):
+                state = "UpdatePending"
+            # It was lost some time between the last proof and the first question without an answer.
+            lag = max(0.0, now - ((confirmed + max(lost, confirmed)) / 2 if lost else confirmed))
+        access = seen.connection.access if seen is not None and seen.connection is not None else Access()
+        held: dict[int, Counter[str]] = {}
+        for _, sink in self._kinds:
+            if id(sink) not in held:
+                held[id(sink)] = Counter(key[1] for key, _ in sink.scan((self.cluster,)))
+        sinks = {kind.fact: held[id(sink)] for kind, sink in self._kinds}
+        return ClusterStatus(
+            cluster=self.cluster,
+            home=self._home,
+            state=state,
+            reason=reason,
+            since=since,
+            lag=lag,
+            server=access.server,
+            uid=seen.uid if seen is not None else "",
+            token_expires=access.token_expires,
+            certificate_expires=access.certificate_expires,
+            server_certificate_expires=access.server_certificate_expires,
+            kinds=seen.kinds(lambda kind: sinks[kind.fact][kind.fact]) if seen is not None else (),
+        )
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -243,22 +195,25 @@ class ClusterWatch(Generic[C, K]):
         stages: dict[int, Stage] = {}
         for _, sink in self._kinds:
             stages.setdefault(id(sink), Stage(self.cluster, sink, aside=self._written))
-        self._incoming = _Generation([(kind, stages[id(sink)]) for kind, sink in self._kinds])
+        self._incoming = Generation([(kind, stages[id(sink)]) for kind, sink in self._kinds])
         living = self._live(self._incoming, self._credential)
         self._incoming.task = self._tasks.create_task(living, name=f"read {self.cluster}")
 
-    async def _live(self, generation: _Generation[K], credential: C) -> None:
+    async def _live(self, generation: Generation[K], credential: C) -> None:
         try:
             connection = self._connect(credential)
         except Unusable as error:
             generation.trouble = "denied", str(error)
             self._tell()
             return
+        generation.connection = connection
         try:
             await self._identify(generation, connection, credential)
             if self._turns is not None:
                 generation.end_turn = await self._turns.take()
             async with asyncio.TaskGroup() as reflectors:
+                attending = connection.attend(lambda: self._judge(generation))
+                reflectors.create_task(attending, name=f"attend {self.cluster}")
                 for kind, stage in generation.stages:
                     work = connection.reflect(kind, stage, self._reporter(generation, kind))
                     reflectors.create_task(work, name=f"reflect {kind.fact} of {self.cluster}")
@@ -266,7 +221,7 @@ class ClusterWatch(Generic[C, K]):
             generation.end_turn()
             await connection.close()
 
-    async def _identify(self, generation: _Generation[K], connection: Connection[K], credential: C) -> None:
+    async def _identify(self, generation: Generation[K], connection: Connection[K], credential: C) -> None:
         delays = self._delays()
         while True:
             try:
@@ -277,21 +232,25 @@ class ClusterWatch(Generic[C, K]):
                 self._tell()
             await asyncio.sleep(next(delays))
         generation.trouble = None
+        generation.uid = uid
         self._tell()
         self._identified(credential, uid)
         # If that was one too many, this is where it ends.
         await asyncio.sleep(0)
 
-    def _reporter(self, generation: _Generation[K], kind: ReadKind) -> Report:
+    def _reporter(self, generation: Generation[K], kind: K) -> Report:
         def report(state: KindState, reason: str) -> None:
-            generation.states[kind.fact] = state, reason
-            if generation is self._incoming and generation.complete:
-                self._take_over(generation)
-            self._tell()
+            generation.report(kind, state, reason, self._seconds())
+            self._judge(generation)
 
         return report
 
-    def _take_over(self, generation: _Generation[K]) -> None:
+    def _judge(self, generation: Generation[K]) -> None:
+        if generation is self._incoming and generation.complete:
+            self._take_over(generation)
+        self._tell()
+
+    def _take_over(self, generation: Generation[K]) -> None:
         """All it may read has been read: what it holds is what there is, and what is older goes."""
         old, self._current, self._incoming = self._current, generation, None
         self._written = True
@@ -314,6 +273,7 @@ class ClusterWatch(Generic[C, K]):
         self._facts.apply([(key, fact)], self._cause(0))
 
     def _state(self) -> tuple[ObjectKey, Cluster]:
+        """Key and fact of the cluster now. Its moments change with its state alone."""
         state: str = "connecting"
         reasons = [self._fault] if self._fault else []
         seen = self._current or self._incoming
@@ -329,9 +289,16 @@ class ClusterWatch(Generic[C, K]):
                 state = "stale"
             if self._incoming is not None and (reason := self._incoming.summary()[1]):
                 reasons.append(f"the new credential: {reason}")
-        return (self.cluster, "Cluster", "", self.cluster), Cluster(
-            state, self._home, self._deadline, "; ".join(reasons)
-        )
+        before = self._fact
+        since = before.since if state == before.state else self._seconds()
+        unconfirmed = 0.0
+        if self._current is not None and state != "synced":
+            unconfirmed = before.unconfirmed or self._current.health.lost or self._seconds()
+        self._fact = Cluster(state, self._home, self._deadline, "; ".join(reasons), since, unconfirmed)
+        return (self.cluster, "Cluster", "", self.cluster), self._fact
+
+    def _seconds(self) -> float:
+        return self._now() / 1e9
 
     def _cause(self, objects: int) -> Cause:
         return Cause(self._now(), f"cluster {self.cluster}", objects)

@@ -19,6 +19,17 @@ old credential, while the new one does not work. Removed: registered no more; sh
 """
 
 
+class Access(msgspec.Struct, frozen=True):
+    """Where a connection leads to, host and port, and when what it is made of ends: the token, the client's certificate
+    and the one the API server showed, in seconds of Unix time, 0 where there is none or it does not say.
+    """
+
+    server: str = ""
+    token_expires: float = 0.0
+    certificate_expires: float = 0.0
+    server_certificate_expires: float = 0.0
+
+
 class KindStatus(msgspec.Struct, frozen=True, rename="camel"):
     """One kind of objects of a cluster.
 

@@ -140,7 +140,8 @@ class KubeCluster:
     ``tokens`` may be changed at any time: those that are accepted, None for anyone, which is the default. A revoked
     token does not end an open watch, as with a real server. Of ``forbidden`` kinds everything is refused with 403, of
     ``absent`` ones (a CRD that is not installed) with 404. ``watch_list`` is whether the server streams initial lists.
-    ``bookmark_every`` is in seconds. While ``refuse_connections`` is set, sessions in memory do not reach it.
+    ``bookmark_every`` is in seconds. ``asked_version`` counts the questions for its version, which are not in
+    ``requests``. While ``refuse_connections`` is set, sessions in memory do not reach it.
     """
 
     def __init__(self, name: str = "kube", resources: Iterable[Resource] = RESOURCES) -> None:
@@ -154,6 +155,7 @@ class KubeCluster:
         self.bookmark_every: float | None = 60.0
         self.refuse_connections = False
         self.requests: list[Request] = []
+        self.asked_version = 0
         self.url = ""
         self.ca = b""
         self._paths = {resource.root: resource for resource in self.store.resources.values()}
@@ -214,7 +216,7 @@ class KubeCluster:
         """Serves a GET request. May wait for ever, if a fault says so."""
         token = headers.get("Authorization", "").removeprefix("Bearer ")
         if path == "/version":
-            return _complete(200, {"major": "1", "minor": "36", "gitVersion": "v1.36.0"})
+            return await self._answer_version(token)
         if path == "/apis":
             return _complete(200, self._groups())
         request = self._read(path, query, token)
@@ -253,6 +255,21 @@ class KubeCluster:
         if stored is None:
             return _refusal(404, "NotFound", "not found")
         return Answer(200, JSON, _once(stored.data))
+
+    async def _answer_version(self, token: str) -> Answer:
+        """A token that is wrong is refused, though none is needed. Faults that hit everything for good hit this too."""
+        self.asked_version += 1
+        if self.tokens is not None and token not in self.tokens:
+            return _refusal(401, "Unauthorized", "Unauthorized")
+        meant = (one for one in self._script if one.verb is None and one.kind is None and one.left is None)
+        match next((one.fault for one in meant), None):
+            case Refuse() as fault:
+                return _refusal(fault.status, fault.reason, fault.message, fault.headers)
+            case Hang():
+                await asyncio.Event().wait()
+            case Hold() as held:
+                await held.until.wait()
+        return _complete(200, {"major": "1", "minor": "36", "gitVersion": "v1.36.0"})
 
     def _groups(self) -> dict[str, Any]:
         served = {one.api_version for one in self.store.resources.values() if one.kind not in self.absent}

@@ -10,7 +10,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 
 from tests.kit.kube_api import Answer, KubeCluster
+from watchers.kubernetes.expiry import token_expiry
 from watchers.kubernetes.session import Broken
+from watchers.status import Access
 
 
 class MemorySession:
@@ -34,6 +36,11 @@ class MemorySession:
             raise Broken("timeout", "nothing was heard for too long") from None
         async with aclosing(answer.body):
             yield MemoryResponse(answer, silence)
+
+    @property
+    def access(self) -> Access:
+        """As Session.access."""
+        return Access(f"{self._cluster.name}.example:443", token_expiry(self._token))
 
     async def close(self) -> None:
         """As Session.close."""

@@ -13,10 +13,12 @@ from typing import Protocol
 
 import msgspec
 
-from watchers.cluster import ClusterWatch, Report, Turns, Unidentified, Unusable
+from watchers.cluster import ClusterWatch, Turns
 from watchers.clusters import Credential
 from watchers.facts.kinds import KINDS
+from watchers.generation import Health, Report, Unidentified, Unusable
 from watchers.kubernetes.events import refusal
+from watchers.kubernetes.heartbeat import Heartbeat
 from watchers.kubernetes.kubeconfig import ApiServer, InvalidKubeconfig
 from watchers.kubernetes.listwatch import USUAL, Pace
 from watchers.kubernetes.reflector import Reflector, Resource, resources
@@ -24,6 +26,7 @@ from watchers.kubernetes.session import Broken, Requests, Session
 from watchers.metrics import WatchMetrics
 from watchers.registration import LABEL, REMOTE_SECRET
 from watchers.staging import Rows, Sink
+from watchers.status import Access
 
 REQUIRED = frozenset({"Namespace", "Pod", "Service", "EndpointSlice"})
 """Without one of these a cluster is of no use."""
@@ -73,14 +76,18 @@ class _Namespace(msgspec.Struct):
 
 
 class OpenSession(Requests, Protocol):
-    """Requests that can be ended."""
+    """Requests that can be ended, and where they lead to."""
+
+    @property
+    def access(self) -> Access:
+        """Where they lead to, and how long that lasts."""
 
     async def close(self) -> None:
         """Closes every socket."""
 
 
 class ApiConnection:
-    """A session with an API server for one cluster; see `watchers.cluster.Connection`.
+    """A session with an API server for one cluster; see `watchers.generation.Connection`.
 
     ``open_session`` makes the session, and may raise InvalidKubeconfig; this raises Unusable then.
     """
@@ -109,6 +116,8 @@ class ApiConnection:
         self._clock = clock
         self._wall = wall
         self._pace = pace
+        self._kinds: list[str] = []
+        self._heartbeat = Heartbeat(self._session, heard=self._last_heard, chance=chance, now=wall)
 
     async def identify(self) -> str:
         """The uid of the namespace kube-system, which tells API servers apart; "" if it may not be read."""
@@ -133,6 +142,7 @@ class ApiConnection:
 
     async def reflect(self, kind: ReadResource, facts: Rows, report: Report) -> None:
         """Reads a kind until cancelled."""
+        self._kinds.append(kind.resource.kind.name)
         reflector = Reflector(
             kind.resource,
             self._cluster,
@@ -147,6 +157,32 @@ class ApiConnection:
             wall=self._wall,
         )
         await reflector.run()
+
+    async def attend(self, changed: Callable[[], None]) -> None:
+        """Asks again and again whether the API server is there."""
+        await self._heartbeat.run(changed)
+
+    async def confirm(self, seconds: float) -> None:
+        """Has it asked now."""
+        await self._heartbeat.confirm(seconds)
+
+    @property
+    def health(self) -> Health:
+        """Whether it answers."""
+        return self._heartbeat.health
+
+    @property
+    def access(self) -> Access:
+        """Where the session leads to, and how long that lasts."""
+        return self._session.access
+
+    def heard(self, kind: ReadResource) -> float:
+        """When the watch of a kind last said something."""
+        return self._metrics.heard.values.get((self._cluster, kind.resource.kind.name), 0.0)
+
+    def _last_heard(self) -> float:
+        heard = self._metrics.heard.values
+        return max((heard.get((self._cluster, kind), 0.0) for kind in self._kinds), default=0.0)
 
     async def close(self) -> None:
         """Closes every socket."""

@@ -12,9 +12,11 @@ import pytest
 
 from aggregator.cache.table import Table
 from tests.kit.clock import virtual_time
-from watchers.cluster import ClusterWatch, Report, Turns, Unidentified, Unusable
+from watchers.cluster import ClusterWatch, Turns
 from watchers.facts import Cluster, Fact, Namespace, ObjectKey
+from watchers.generation import Health, Report, Unidentified, Unusable
 from watchers.staging import Rows
+from watchers.status import Access
 
 STATE = ("mesa", "Cluster", "", "mesa")
 DEADLINE = 30.0
@@ -38,6 +40,11 @@ class Scripted:
         self.closed = False
         self.sinks: dict[str, Rows] = {}
         self.reports: dict[str, Report] = {}
+        self.health = Health()
+        self.access = Access("mesa.example:6443", 1.0, 2.0, 3.0)
+        self.changed: Callable[[], None] = lambda: None
+        self.confirms: list[float] = []
+        self.last_heard = 0.0
 
     async def identify(self) -> str:
         self.asked += 1
@@ -48,6 +55,21 @@ class Scripted:
     async def reflect(self, kind: Kind, facts: Rows, report: Report) -> None:
         self.sinks[kind.fact], self.reports[kind.fact] = facts, report
         await asyncio.Event().wait()
+
+    async def attend(self, changed: Callable[[], None]) -> None:
+        self.changed = changed
+        await asyncio.Event().wait()
+
+    async def confirm(self, seconds: float) -> None:
+        self.confirms.append(seconds)
+
+    def heard(self, kind: Kind) -> float:
+        return self.last_heard
+
+    def is_now(self, health: Health) -> None:
+        """Questions have shown this."""
+        self.health = health
+        self.changed()
 
     async def close(self) -> None:
         self.closed = True
