@@ -6,7 +6,7 @@ Prefer awaiting the event itself. A check that fails to come true says what it s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -17,13 +17,24 @@ async def eventually(check: Callable[[], T], deadline: float = 5.0, *, interval:
 
     After `deadline` seconds the last AssertionError, or one that names the last value, is raised.
     """
+
+    async def asked() -> T:
+        return check()
+
+    return await eventually_awaited(asked, deadline, interval=interval)
+
+
+async def eventually_awaited(
+    check: Callable[[], Awaitable[T]], deadline: float = 5.0, *, interval: float = 0.005
+) -> T:
+    """As `eventually`, for what has to be asked of another process."""
     loop = asyncio.get_running_loop()
     end = loop.time() + deadline
     while True:
         failure: AssertionError | None = None
         value: object = None
         try:
-            found = check()
+            found = await check()
             if found:
                 return found
             value = found
