@@ -41,6 +41,7 @@ from tests.kit.kube_api import Hold, KubeApi, KubeCluster, Lines, Refuse
 from tests.kit.kube_mesh import KubeMesh
 from tests.kit.manifests import Manifest, east_west_gateway, endpoint, namespace, pod, service, slice_
 from tests.kit.world import World, changed_names
+from watchers.facts import SourceFault
 from watchers.kubernetes.listwatch import Pace
 from xds.messages.workload import ADDRESS_TYPE
 
@@ -272,15 +273,27 @@ async def test_row_25_huge_objects_are_read_in_bounded_slices_and_one_beyond_the
         )
         assert max(slices) < 0.1
         assert "orders-1" in told.pods("fjord")
-        endless = b'{"type":"ADDED","object":{"metadata":{"name":"' + b"x" * (17 << 20)
-        mesa.script(Lines((endless,)), verb="watch", kind="Pod")
-        mesa.end_watches("Pod")
+        # One that is larger than any may be is named, and does not even end its watch.
+        mesa.apply(order(0, revision="g2", annotations={"padding": "x" * (17 << 20)}), order(2))
         fjord.delete("Pod", "shop/orders-1")
         await asyncio.sleep(0.1)
-        assert told.news() == {"fjord//Pod/shop/orders-1"}
-        await asyncio.sleep(60)
-        assert (mesh.state("mesa"), mesh.metrics.restarts.values["mesa", "decode"]) == ("synced", 1)
-        assert [*told.pods()] == ["orders-0", "orders-1"]
+        assert told.news() == {"fjord//Pod/shop/orders-1", "mesa//Pod/shop/orders-2"}
+        assert told.pods()["orders-0"]["canonical_revision"] == "g1"
+        fault = mesh.table.get(("mesa", "SourceFault", "", "Pod shop/orders-0"))
+        assert isinstance(fault, SourceFault)
+        assert (fault.cause, "--object-bytes" in fault.cure) == ("is larger than 16,777,216 bytes", True)
+        assert [labels for labels in mesh.metrics.restarts.values if labels[0] == "mesa"] == []
+        # So it is in a list, in pages or streamed.
+        for mesa.watch_list in (False, True):
+            mesa.script(Refuse(410, "Expired"), verb="watch", kind="Pod")
+            mesa.end_watches("Pod")
+            await asyncio.sleep(60)
+            assert (mesh.state("mesa"), told.news()) == ("synced", set())
+            assert mesh.names("mesa", "SourceFault") == ["Pod shop/orders-0"]
+        mesa.apply(order(0, revision="g2"))
+        await asyncio.sleep(1)
+        assert mesh.names("mesa", "SourceFault") == []
+        assert told.pods()["orders-0"]["canonical_revision"] == "g2"
 
 
 @virtual_time

@@ -105,24 +105,33 @@ class Kind:
                 raise self._about(self._refusal(error, document), document, cluster) from None
             raise self._about(_unreadable(error), document, cluster) from None
 
-    def decode_page(self, data: bytes, cluster: str, system_namespace: str) -> Page:
+    def decode_page(self, data: bytes, cluster: str, system_namespace: str, most_bytes: int = 0) -> Page:
         """The facts of a page of a LIST, whose items do not repeat apiVersion and kind.
 
-        One bad object does not spoil the page; a page that is no list raises InvalidObject.
+        One bad object does not spoil the page, nor does one of more than ``most_bytes`` (0: of any size); a page that
+        is no list raises InvalidObject.
         """
         facts: list[Keyed] = []
         invalid: list[InvalidObject] = []
         page: PageObject[Any]
         read: Callable[[Any, str, str], Keyed | None] = self._fact
+        bounded = 0 < most_bytes < len(data)
         try:
-            page = _decoded(self._page, data)
+            page = _raw_page(data) if bounded else _decoded(self._page, data)
         except msgspec.ValidationError:
             # Some object is at fault. Slower, object by object, the others are still read.
             page = _raw_page(data)
             read = self.decode_json
         except (msgspec.DecodeError, RecursionError) as error:
             raise _unreadable(error) from None
+        if bounded:
+            read = self.decode_json
         for item in page.items or ():
+            if bounded and memoryview(item).nbytes > most_bytes:
+                values = _values(item)
+                metadata = values.get("metadata") if isinstance(values, Mapping) else None
+                invalid.append(self.too_large(metadata, most_bytes, cluster))
+                continue
             try:
                 keyed = read(item, cluster, system_namespace)
             except InvalidObject as error:
@@ -134,6 +143,13 @@ class Kind:
                     facts.append(keyed)
         metadata = page.metadata or PageMeta()
         return Page(facts, invalid, metadata.resource_version or "", metadata.continue_token or "")
+
+    def too_large(self, metadata: object, most_bytes: int, cluster: str) -> InvalidObject:
+        """What is said of an object that has more bytes than one may have, of which only its metadata was read."""
+        error = InvalidObject(
+            (), f"is larger than {most_bytes:,} bytes", "make it smaller, or raise --object-bytes if it has to be"
+        )
+        return self._about(error, {"metadata": metadata}, cluster)
 
     def _fact(self, wire: Any, cluster: str, system_namespace: str) -> Keyed | None:
         if self._selects is not None and not self._selects(wire, system_namespace):

@@ -1,13 +1,14 @@
 """What an API server says in lines: the events of a watch, and the Status with which anything is refused.
 
 Lines that arrived together become one Events: the newest fact of every key, so that a burst is one revision. An object
-that cannot be used is put aside and spoils nothing; a line that is no event ends the batch. Decoding follows
+that cannot be used, or is too long to be held, is put aside and spoils nothing; a line that is no event ends the batch,
+and what was told before is heard no second time (`watchers.kubernetes.sequence`). Decoding follows
 `watchers.facts.kinds`; of an object's metadata only names and versions are read here. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from sys import intern
 from typing import TypeVar
 
@@ -18,6 +19,8 @@ from watchers.facts.invalid import InvalidObject
 from watchers.facts.kinds import Kind
 from watchers.facts.metadata import Name, cluster_key, namespaced_key
 from watchers.facts.repair import repaired
+from watchers.kubernetes.lines import Overlong, told_of
+from watchers.kubernetes.sequence import in_order
 
 Wire = TypeVar("Wire")
 
@@ -49,7 +52,8 @@ class Events(msgspec.Struct):
     ``changes`` holds the newest valid fact of each key, None for one that was deleted; ``invalid`` the objects whose
     newest version cannot be used, ``objects`` counts the events of both. ``resource_version`` is the newest that was
     said ("" if none was), ``bookmark`` that of the last bookmark. ``initial_end`` tells that the initial events are
-    complete. ``refusal`` (of an ERROR event) and ``garbage`` (a line that is no event) end the batch.
+    complete. ``refusal`` (of an ERROR event) and ``garbage`` (a line that is no event) end the batch. ``old`` tells
+    that there were events of versions before those told already, which were left out.
     """
 
     changes: dict[ObjectKey, Fact | None]
@@ -60,6 +64,7 @@ class Events(msgspec.Struct):
     initial_end: bool = False
     refusal: Refusal | None = None
     garbage: bool = False
+    old: bool = False
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -107,16 +112,23 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class EventReader:
-    """Reads the watch events of a kind in one cluster."""
+    """Reads the watch events of a kind in one cluster; ``most_bytes`` is what an object may have, for people."""
 
-    def __init__(self, kind: Kind, cluster: str, system_namespace: str) -> None:
+    def __init__(self, kind: Kind, cluster: str, system_namespace: str, *, most_bytes: int = 16 << 20) -> None:
         self._kind = kind
+        self._most_bytes = most_bytes
         self._cluster = cluster
         self._system_namespace = system_namespace
 
-    def read(self, lines: Iterable[bytes]) -> Events:
-        """The events of lines that arrived together, in their order."""
+    def read(self, lines: Sequence[bytes], after: str = "") -> Events:
+        """The events of lines that arrived together, in the order of their versions.
+
+        Everything up to the version ``after`` was told before. It is "" in a streamed list, whose objects come in no
+        order of versions.
+        """
         events = Events({}, {})
+        if after:
+            lines, events.old = in_order(lines, after)
         last: bytes | msgspec.Raw | None = None
         for line in lines:
             if not line or line.isspace():
@@ -124,6 +136,12 @@ class EventReader:
             data = self._read_fast(line, events)
             if data is not None:
                 last = data
+                continue
+            if isinstance(line, Overlong):
+                if not self._read_overlong(line, events):
+                    events.garbage = True
+                    break
+                last = None
                 continue
             event = _decoded(_event, line)
             if event is None:
@@ -152,6 +170,21 @@ class EventReader:
         if last is not None:
             events.resource_version = _version(last) or events.resource_version
         return events
+
+    def _read_overlong(self, line: Overlong, events: Events) -> bool:
+        """Puts the object aside by the name its beginning tells; whether it is an event at all."""
+        change, metadata = told_of(line)
+        if change not in _CHANGES:
+            return False
+        events.objects += 1
+        events.resource_version = str(metadata.get("resourceVersion") or "") or events.resource_version
+        error = self._kind.too_large(metadata, self._most_bytes, self._cluster)
+        if change != "DELETED":
+            events.invalid[error.key or (self._cluster, self._kind.fact, "", "")] = error
+        elif error.key:
+            events.changes[error.key] = None
+            events.invalid.pop(error.key, None)
+        return True
 
     def _bookmark(self, data: msgspec.Raw, events: Events) -> None:
         try:
@@ -194,36 +227,6 @@ class EventReader:
         if self._kind.namespaced:
             return namespaced_key(self._cluster, kind, metadata)
         return cluster_key(self._cluster, kind, metadata)
-
-
-class Lines:
-    """Cuts a body into its lines as it arrives, and bounds what may be held of one that does not end."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        self._rest: list[bytes] = []
-        self._held = 0
-
-    def feed(self, data: bytes) -> Sequence[bytes]:
-        """The lines that ``data`` completes; raises ValueError once a line is longer than the bound."""
-        lines = data.split(b"\n")
-        if len(lines) == 1:
-            self._hold(data)
-            return ()
-        if self._rest:
-            lines[0] = b"".join((*self._rest, lines[0]))
-            self._rest.clear()
-            self._held = 0
-        rest = lines.pop()
-        if rest:
-            self._hold(rest)
-        return lines
-
-    def _hold(self, data: bytes) -> None:
-        self._rest.append(data)
-        self._held += len(data)
-        if self._held > self._most_bytes:
-            raise ValueError(f"a line is longer than {self._most_bytes} bytes")
 
 
 def refusal(code: int, body: bytes | msgspec.Raw, headers: Mapping[str, str] | None = None) -> Refusal:

@@ -171,6 +171,11 @@ class ListWatch:
         """The state as it was reported last."""
         return self._report
 
+    @property
+    def told_until(self) -> str:
+        """The version up to which everything was told; "" while the content is being listed."""
+        return self._resource_version
+
     def begin(self, now: float) -> list[Action]:
         """The first request."""
         return [self._report, *self.passed(now)]
@@ -238,6 +243,9 @@ class ListWatch:
             if events.changes or events.invalid:
                 actions.append(Apply(events.changes, events.invalid, events.objects))
             self._advance(events.resource_version)
+        if events.old:
+            # Whether it was told once more, or late, cannot be known.
+            return [*actions, *self._relist("gone", "the server tells of versions before those it told already", now)]
         if events.refusal is not None:
             return [*actions, *self._refused(events.refusal, now, told=True)]
         if events.garbage:

@@ -18,7 +18,8 @@ import msgspec
 from watchers.facts import Fact, ObjectKey, SourceFault, mesh_config, secrets
 from watchers.facts.invalid import InvalidObject, field
 from watchers.facts.kinds import KINDS, Kind
-from watchers.kubernetes.events import EventReader, Lines, refusal
+from watchers.kubernetes.events import EventReader, refusal
+from watchers.kubernetes.lines import Lines
 from watchers.kubernetes.listwatch import (
     USUAL,
     Action,
@@ -188,9 +189,9 @@ class Reflector:
         decode, cluster, system_namespace = self._resource.kind.decode_page, self._cluster, self._system_namespace
         try:
             if len(body) <= _DECODED_INLINE:
-                page = decode(body, cluster, system_namespace)
+                page = decode(body, cluster, system_namespace, _LONGEST_LINE)
             else:
-                page = await asyncio.to_thread(decode, body, cluster, system_namespace)
+                page = await asyncio.to_thread(decode, body, cluster, system_namespace, _LONGEST_LINE)
         except InvalidObject as error:
             return self._machine.failed(Failure("decode", str(error)), self._now())
         return self._machine.page(page, self._now())
@@ -215,7 +216,7 @@ class Reflector:
                     return machine.failed(Failure("decode", str(error)), self._now())
                 if not complete:
                     continue
-                events = self._reader.read(complete)
+                events = self._reader.read(complete, machine.told_until)
                 self._metrics.events.add(*self._labels, amount=events.objects)
                 self._metrics.heard.set(*self._labels, value=self._received)
                 following = self._carry_out(machine.events(events, self._now()))

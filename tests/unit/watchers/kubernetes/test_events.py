@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.kit.manifests import CREATED
 from watchers.facts import Pod
 from watchers.facts.kinds import KINDS, Kind
-from watchers.kubernetes.events import EventReader, Lines, Refusal, refusal
+from watchers.kubernetes.events import EventReader, Refusal, refusal
+from watchers.kubernetes.lines import Lines
 
 BY_NAME = {kind.name: kind for kind in KINDS}
 
@@ -180,21 +181,36 @@ def test_no_line_makes_the_reader_fail(lines: list[bytes]) -> None:
         reader(kind).read(lines)
 
 
-@given(st.lists(st.binary(max_size=8).map(lambda data: data.replace(b"\n", b"")), max_size=8), st.data())
-@settings(max_examples=100)
-def test_lines_are_the_same_wherever_the_body_is_cut(lines: list[bytes], data: st.DataObject) -> None:
-    body = b"".join(one + b"\n" for one in lines)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=6)))
-    splitter = Lines(1000)
-    pieces = [body[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(body)], strict=True)]
-    assert [one for piece in pieces for one in splitter.feed(piece)] == lines
+def test_an_overlong_object_is_put_aside_by_its_name_and_the_next_is_read() -> None:
+    long = line("MODIFIED", named("b", "4", annotations={"x": "y" * 300}))
+    lines = Lines(200).feed(b"\n".join((line("ADDED", named("a", "3")), long, line("ADDED", named("c", "5")), b"")))
+    events = EventReader(BY_NAME["Namespace"], "west", "istio-system", most_bytes=200).read(lines, "2")
+    assert sorted(events.changes) == [key("a"), key("c")]
+    assert str(events.invalid[key("b")]) == "Namespace b: is larger than 200 bytes"
+    assert (events.objects, events.resource_version, events.garbage) == (3, "5", False)
 
 
-def test_a_line_that_does_not_end_is_bounded() -> None:
-    splitter = Lines(10)
-    splitter.feed(b"short\n123456")
-    with pytest.raises(ValueError, match="longer than 10 bytes"):
-        splitter.feed(b"789012")
+def test_an_overlong_object_can_be_deleted() -> None:
+    lines = Lines(200).feed(line("DELETED", named("b", "4", annotations={"x": "y" * 300})) + b"\n")
+    events = reader().read(lines, "2")
+    assert (events.changes, events.invalid, events.resource_version) == ({key("b"): None}, {}, "4")
+
+
+def test_an_overlong_line_that_is_no_event_ends_the_batch() -> None:
+    assert reader().read(Lines(200).feed(b"<html>" + b"x" * 300 + b"\n")).garbage
+
+
+def test_what_was_told_before_is_left_out_and_said_to_be_old() -> None:
+    lines = [line("ADDED", named("a", "7")), line("MODIFIED", named("b", "3")), line("MODIFIED", named("c", "5"))]
+    events = reader().read(lines, "5")
+    assert (list(events.changes), events.resource_version, events.old) == ([key("a")], "7", True)
+
+
+def test_what_overtook_another_within_a_batch_is_put_behind_it() -> None:
+    lines = [line("MODIFIED", named("a", "7", labels={"x": "new"})), line("MODIFIED", named("a", "6"))]
+    events = reader().read(lines, "5")
+    assert events.changes[key("a")].labels == (("x", "new"),)  # type: ignore[union-attr]
+    assert (events.resource_version, events.old) == ("7", False)
 
 
 def test_a_refusal_says_when_to_come_back() -> None:
