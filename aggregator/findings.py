@@ -178,8 +178,8 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "GatewayAddressNotResolved": Entry(
         "error",
-        "A gateway into another network is known by a DNS name that has never had an address since; nobody is sent"
-        " there, nor to the pods behind it.",
+        "A gateway into another network is known by a DNS name that has had no address yet that can be used; nobody is"
+        " sent there, nor to the pods behind it.",
         "Correct the name's records, or give the Gateway an IP address; it is looked up again within 30 seconds.",
     ),
     "GatewayNameFails": Entry(
@@ -269,7 +269,7 @@ CATALOGUE: dict[str, Entry] = {
         "An east-west Gateway needs the label topology.istio.io/network, an HBONE listener (tls.mode Terminate) and an"
         " address in its status.",
     ),
-    "NameAnswered": Entry("info", "It is known what the DNS name stands for, or that it has no address.", "Nothing."),
+    "NameAnswered": Entry("info", "It is known what the DNS name stands for, or that it stands for none.", "Nothing to do."),
     "EndpointOfPod": Entry("info", "The endpoint is a pod and served as that pod.", "Nothing to do."),
     "SliceNotServed": Entry(
         "info",

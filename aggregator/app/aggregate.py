@@ -21,7 +21,7 @@ from aggregator.cache.table import Table
 from aggregator.findings import Finding
 from aggregator.graph import Pass as Result
 from aggregator.mesh.selection import Selected
-from aggregator.pipeline import ADMISSIONS, RESOURCES, SELECTIONS, SETTLED, Pipeline
+from aggregator.pipeline import ADMISSIONS, HOSTNAMES, RESOURCES, SELECTIONS, SETTLED, Pipeline
 from aggregator.security.admissions import Account
 from aggregator.views.rejections import Rejection
 from aggregator.views.view import Completeness, View
@@ -58,6 +58,7 @@ class Tables(msgspec.Struct, frozen=True):
     admissions: Table[tuple[str, str, str], Account]
     findings: Table[ObjectKey, tuple[Finding, ...]]
     selections: Table[tuple[str], Selected]
+    hostnames: Table[tuple[str], tuple[ObjectKey, ...]]
 
     @classmethod
     def empty(cls) -> Tables:
@@ -71,6 +72,7 @@ class Tables(msgspec.Struct, frozen=True):
             admissions=Table("admissions"),
             findings=Table("findings"),
             selections=Table("selections"),
+            hostnames=Table("hostnames"),
         )
 
 
@@ -200,6 +202,7 @@ class Aggregator:
             ("findings", tables.findings),
             (SETTLED, tables.settled),
             (SELECTIONS, tables.selections),
+            (HOSTNAMES, tables.hostnames),
         )
         for name, table in in_order:
             if name in published:

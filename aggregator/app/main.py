@@ -32,6 +32,8 @@ from aggregator.mesh.home import Home
 from aggregator.pipeline import Pipeline
 from aggregator.views import ztunnel
 from watchers.directory import watch_directory
+from watchers.lookups.dns import Lookups, Resolve
+from watchers.metrics import LookupMetrics
 from xds.server.access import Access
 from xds.server.authentication import Authenticator, Identity, TokenFile, TokenFileError, TokenReviewer
 from xds.server.certificate_authority import CertificateAuthority, CertificateAuthorityError
@@ -59,11 +61,17 @@ class ControlPlane:
     """The parts of one process. `run` is its life; `serving` is set while it serves.
 
     `now` is the time in seconds since the epoch, a steady clock unless given; `watch` what follows the source of one
-    cluster. Several may live in one loop.
+    cluster, `resolve` what asks for a DNS name, the name servers of the machine unless given. Several may live in one
+    loop.
     """
 
     def __init__(
-        self, settings: Settings, *, now: Callable[[], float] | None = None, watch: WatchSource = watch_directory
+        self,
+        settings: Settings,
+        *,
+        now: Callable[[], float] | None = None,
+        watch: WatchSource = watch_directory,
+        resolve: Resolve | None = None,
     ) -> None:
         now = now or steady_clock()
         self.settings = settings
@@ -81,6 +89,13 @@ class ControlPlane:
             )
         )
         self.aggregator = Aggregator(self.pipeline, self.tables, self.records, now=now)
+        self.lookups = Lookups(
+            self.tables.hostnames,
+            self.tables.facts,
+            patience=settings.remote_timeout,
+            metrics=LookupMetrics(),
+            resolve=resolve,
+        )
         self.authority = _authority(settings)
         interest = Interest(self.tables)
         # Home's ztunnels are always served, so what they are told is always at hand.
@@ -107,7 +122,13 @@ class ControlPlane:
             health_app(self.readiness), flag="--health", host=settings.health.host, port=settings.health.port
         )
         exposition = Exposition(
-            [RecordCounts(self.records), ClusterStates(self.clusters.states), self.clusters.metrics.all], __version__
+            [
+                RecordCounts(self.records),
+                ClusterStates(self.clusters.states),
+                self.clusters.metrics.all,
+                self.lookups.metrics.all,
+            ],
+            __version__,
         )
         self.admin = HttpListener(
             admin_app(exposition.render, __version__, self.pages),
@@ -178,6 +199,7 @@ class ControlPlane:
     def _start(self, tasks: asyncio.TaskGroup) -> None:
         self.clusters.watch(tasks)
         tasks.create_task(self.aggregator.run(), name="aggregate")
+        tasks.create_task(self.lookups.run(), name="look up names")
         tasks.create_task(self.health.serve(), name="health")
         tasks.create_task(self.admin.serve(), name="admin")
         if traces.wanted(os.environ):

@@ -13,7 +13,6 @@ import msgspec
 
 from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Outcome, Sums, Withheld
-from aggregator.mesh.addresses import pack
 from aggregator.mesh.global_services import GlobalServices
 from aggregator.mesh.home import Home
 from aggregator.mesh.networks import NetworkGateway, Networks, network_of
@@ -67,6 +66,8 @@ def declare(
         gateways = sorted(at.group(networks.ways_into, network).values(), key=_address_order)
         if not gateways:
             detail = f"{sums.get(TOTAL, 0)} endpoints are in network {network!r}, which no gateway leads to"
+            if at.group(networks.declared, network):
+                detail += "; those it has are without an address that can be used"
             at.note(service.base, Finding(service.base, "NetworkHasNoGateway", "metadata.labels", detail))
             yield nowhere, Withheld("NetworkHasNoGateway", network)
             return
@@ -90,4 +91,4 @@ def shares(capacity: int, gateways: int) -> list[int]:
 
 
 def _address_order(gateway: NetworkGateway) -> tuple[bytes, str, int]:
-    return (pack(gateway.address) or b"", gateway.address, gateway.port)
+    return (gateway.packed, gateway.address, gateway.port)

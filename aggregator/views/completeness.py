@@ -1,13 +1,15 @@
 """Whether a view may be told at all, and whether it is all there is.
 
 Nobody is served before home has been read completely. A view is settled once every registered cluster has answered or
-passed its limit; until then its absences mean nothing, and sessions hold back what only absence would take away.
+passed its limit, and so has every DNS name of a gateway; until then its absences mean nothing, and sessions hold back
+what only absence would take away.
 """
 
 from __future__ import annotations
 
 from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
 from aggregator.mesh.home import Home
+from aggregator.mesh.networks import UNANSWERED, Networks
 from aggregator.views.view import Completeness, View, ViewKey
 from watchers.facts.cluster import Cluster
 from watchers.facts.keys import ObjectKey
@@ -17,7 +19,11 @@ _EVERY = "every cluster"
 
 
 def declare(
-    graph: Graph, home: Home, clusters: Source[ObjectKey, Cluster], interest: Source[ViewKey, View]
+    graph: Graph,
+    home: Home,
+    clusters: Source[ObjectKey, Cluster],
+    networks: Networks,
+    interest: Source[ViewKey, View],
 ) -> Collection[ViewKey, Completeness]:
     """Declare the completeness of every view somebody asked for."""
     registered = graph.index("registered clusters", clusters, lambda _, __: (_EVERY,))
@@ -30,6 +36,8 @@ def declare(
     def completeness(at: At, _key: ViewKey, _view: View) -> Outcome[Completeness]:
         if not at.get(answers, home.cluster_key(home.cluster)):
             return Withheld("HomeNotSynced")
+        if at.group(networks.unanswered, UNANSWERED):
+            return "partial"
         everyone = at.group(registered, _EVERY)
         return "settled" if all(at.get(answers, key) is True for key in everyone) else "partial"
 

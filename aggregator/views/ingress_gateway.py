@@ -15,9 +15,7 @@ from typing import Final, cast
 
 import msgspec
 
-from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
-from aggregator.mesh.addresses import pack
 from aggregator.mesh.global_services import GlobalServices
 from aggregator.mesh.home import Home, Mesh
 from aggregator.mesh.identities import spiffe_id
@@ -29,7 +27,6 @@ from aggregator.traffic.backends import Backend
 from aggregator.traffic.hosts import Host, Hosts, Rule
 from aggregator.traffic.ingresses import EXACT
 from aggregator.views.view import ResourceKey, View, ViewKey, listen_address
-from watchers.facts.keys import ObjectKey
 from xds.encoded import Encoded, Resource, wrap
 from xds.messages.assignment import (
     ASSIGNMENT_TYPE,
@@ -130,12 +127,11 @@ class Reach(msgspec.Struct, frozen=True, gc=False):
 
 
 class Endpoint(msgspec.Struct, frozen=True, gc=False):
-    """One endpoint of a backend, as bytes; None where `gateway` has an address that cannot be used."""
+    """One endpoint of a backend, as bytes."""
 
     priority: int
     weight: int
-    encoded: Encoded | None
-    gateway: ObjectKey | None = None
+    encoded: Encoded
 
 
 def view_of(type_url: str, claimed: Callable[[str], str]) -> View | None:
@@ -342,12 +338,8 @@ def _declare_assignments(graph: Graph, home: Home, model: Sources) -> Collection
         members = at.group(by_backend, key)
         for member in sorted(members, key=lambda one: (members[one].priority, one[1])):
             one = members[member]
-            if one.encoded is not None:
-                groups[one.priority].append(one.encoded)
-                weights[one.priority] += one.weight
-            elif one.gateway is not None:
-                detail = "its address is a DNS name"
-                at.note(one.gateway, Finding(one.gateway, "GatewayAddressNotResolved", "status.addresses", detail))
+            groups[one.priority].append(one.encoded)
+            weights[one.priority] += one.weight
         told = [
             Group(tuple(encoded), weights[priority], priority=priority)
             for priority, encoded in groups.items()
@@ -392,8 +384,6 @@ def _way(_backend: str, reach: Reach, _key: Key, split: SplitHorizon) -> Outcome
     if not any(port.number == reach.port for port in split.ports):
         return Withheld("PortNotServed")
     gateway = split.gateway
-    if pack(gateway.address) is None:
-        return Endpoint(_ELSEWHERE, 0, None, (gateway.cluster, "Gateway", gateway.namespace, gateway.name))
     tunnel = TunnelEndpoint(
         INNER_CONNECT_ORIGINATE,
         socket_text(gateway.address, gateway.port),

@@ -114,13 +114,11 @@ def declare(
 
     def of_gateway(at: At, way: Way, gateway: NetworkGateway) -> Iterable[tuple[str, Outcome[Resource]]]:
         name = gateway_uid(gateway)
-        packed = pack(gateway.address)
         message = workload.Workload(
             uid=name,
             name=name,
             namespace=gateway.namespace,
-            addresses=(packed,) if packed is not None else (),
-            hostname="" if packed is not None else gateway.address,
+            addresses=(gateway.packed,),
             network=gateway.network,
             trust_domain=trust_domain(at),
             service_account=gateway.service_account,
@@ -129,7 +127,6 @@ def declare(
 
     def of_split(at: At, key: Key, split: SplitHorizon) -> Iterable[tuple[str, Outcome[Resource]]]:
         gateway = split.gateway
-        packed = pack(gateway.address)
         name = split_uid(split)
         message = workload.Workload(
             uid=name,
@@ -139,10 +136,7 @@ def declare(
             tunnel_protocol=workload.TunnelProtocol.HBONE,
             trust_domain=trust_domain(at),
             network_gateway=addressing.GatewayAddress(
-                addressing.NetworkAddress(gateway.network, packed)
-                if packed is not None
-                else addressing.NamespacedHostname(gateway.namespace, gateway.address),
-                gateway.port,
+                addressing.NetworkAddress(gateway.network, gateway.packed), gateway.port
             ),
             workload_type=workload.WorkloadType.POD,
             services=((split.service, _ports(split.ports)),),

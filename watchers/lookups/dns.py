@@ -81,7 +81,7 @@ class Lookups:
         self._names = names
         self._facts = facts
         self._patience = patience
-        self._metrics = metrics
+        self.metrics = metrics
         self._resolve = resolve or DnsResolver()
         self._chance = chance
         self._slots = asyncio.Semaphore(AT_ONCE)
@@ -110,7 +110,7 @@ class Lookups:
         if task is not None:
             task.cancel()
         self._facts.apply([(name_key(name), None)])
-        self._metrics.forget(name)
+        self.metrics.forget(name)
 
     async def _follow(self, name: str) -> None:
         loop = asyncio.get_running_loop()
@@ -123,7 +123,7 @@ class Lookups:
                 answers = await asyncio.gather(*[self._ask(name, family) for family in FAMILIES])
             received = time.time_ns()
             fact = watched.answered(dict(zip(FAMILIES, answers, strict=True)), loop.time(), self._chance())
-            self._metrics.answered(name, watched.outcome, resolved=bool(fact.addresses))
+            self.metrics.answered(name, watched.outcome, resolved=bool(fact.addresses))
             if fact != told:
                 self._facts.apply([(key, fact)], Cause(received, f"DNS name {name}", 1))
                 _tell(name, told, fact)
