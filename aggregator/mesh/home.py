@@ -22,7 +22,8 @@ class Home(msgspec.Struct, frozen=True):
     """What this process was told: its home cluster and the defaults of the mesh.
 
     `ztunnel_accounts` are (namespace, service account) pairs whose proxies act for every workload on their node. With
-    `istio_classes`, classes whose controller is Istio's are served as well, in Istio's place.
+    `istio_classes`, classes whose controller is Istio's are served as well, in Istio's place. Istio's own kinds count
+    if their label istio.io/rev names this `revision`, or if they have none.
     """
 
     cluster: str
@@ -31,6 +32,7 @@ class Home(msgspec.Struct, frozen=True):
     domain_suffix: str = "cluster.local"
     ztunnel_accounts: tuple[tuple[str, str], ...] = (("istio-system", "ztunnel"),)
     istio_classes: bool = False
+    revision: str = "default"
 
     def namespace_key(self, cluster: str, namespace: str) -> ObjectKey:
         """Key of a Namespace fact."""
@@ -47,21 +49,27 @@ class Home(msgspec.Struct, frozen=True):
 
 
 class Mesh(msgspec.Struct, frozen=True):
-    """The mesh's settings in force: trust domain of all workloads, which services are global, and the file in which
-    gateways write a line for each request, "" for none.
+    """The mesh's settings in force: trust domain of all workloads, which services are global, the namespace whose
+    policies are for all, and the file in which gateways write a line for each request, "" for none.
     """
 
     trust_domain: str
     scopes: tuple[ServiceScope, ...] | None
+    root_namespace: str
     access_log_file: str = ""
 
 
 def mesh_settings(graph: Graph, home: Home, mesh_configs: Source[ObjectKey, MeshConfig]) -> Callable[[At], Mesh]:
     """Declare the settings in force; the result reads them inside a derivation."""
-    default = Mesh(home.trust_domain, None)
+    default = Mesh(home.trust_domain, None, home.system_namespace)
 
     def settings(_at: At, _key: ObjectKey, config: MeshConfig) -> Mesh:
-        return Mesh(config.trust_domain or home.trust_domain, config.scopes, config.access_log_file)
+        return Mesh(
+            config.trust_domain or home.trust_domain,
+            config.scopes,
+            config.root_namespace or home.system_namespace,
+            config.access_log_file,
+        )
 
     meshes: Collection[ObjectKey, Mesh] = graph.derive("mesh settings", mesh_configs, settings)
 

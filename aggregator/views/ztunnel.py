@@ -19,6 +19,10 @@ from aggregator.mesh.networks import HBONE_PORT, NetworkGateway, Networks, Way
 from aggregator.mesh.services import Port
 from aggregator.mesh.split_horizon import Key, SplitHorizon
 from aggregator.mesh.workloads import ServicePorts, Workload, WorkloadKey, Workloads
+from aggregator.security.authorization_policies import Policies
+from aggregator.security.peer_authentication import PeerAuthentications
+from aggregator.security.policy_references import References
+from aggregator.views import ztunnel_policies
 from aggregator.views.view import ResourceKey, View, ViewKey
 from watchers.facts.core import Node
 from watchers.facts.keys import ObjectKey
@@ -60,6 +64,9 @@ class Sources(msgspec.Struct, frozen=True):
     workloads: Workloads
     services: GlobalServices
     split_horizon: Collection[Key, SplitHorizon]
+    policies: Policies
+    authentications: PeerAuthentications
+    policies_of: References
 
 
 def view_of(type_url: str) -> View | None:
@@ -109,6 +116,7 @@ def declare(
             cluster_id=one.cluster,
             locality=at.get(localities, (one.cluster, "Node", "", one.node)) if one.node else None,
             network_mode=_HOST_NETWORK if one.host_network else _OWN_ADDRESS,
+            authorization_policies=model.policies_of(at, one.cluster, one.namespace, one.labels) if one.is_pod else (),
         )
         return ((name, wrap(ADDRESS_TYPE, name, workload.encode_workload(message))),)
 
@@ -183,8 +191,15 @@ def declare(
         graph.derive("messages of services", model.services.services, of_service),
     ]
     addresses = graph.index("addresses", tuple(messages), lambda _, __: (ADDRESS_TYPE,))
-    told = graph.pair("addresses of ztunnels", views_by_type, addresses, _resource)
-    return [told]
+    policies = graph.index(
+        "authorizations",
+        tuple(ztunnel_policies.declare(graph, model.policies, model.authentications)),
+        lambda _, __: (AUTHORIZATION_TYPE,),
+    )
+    return [
+        graph.pair("addresses of ztunnels", views_by_type, addresses, _resource),
+        graph.pair("authorizations of ztunnels", views_by_type, policies, _resource),
+    ]
 
 
 @lru_cache(4096)

@@ -361,6 +361,46 @@ def manifest_text(*objects: Manifest, form: str = "yaml") -> str:
     return yaml.dump_all(objects, Dumper=_PlainDumper, sort_keys=False)
 
 
+def authorization_policy(
+    name: str,
+    *rules: Fields,
+    action: str = "",
+    selector: Fields | None = None,
+    labels: Fields | None = None,
+    annotations: Fields | None = None,
+    created: str = CREATED,
+    **spec: Any,
+) -> Manifest:
+    """An AuthorizationPolicy; rules are entries of ``spec.rules``, without any the field is left out."""
+    more: Manifest = {"creationTimestamp": created, **({"annotations": dict(annotations)} if annotations else {})}
+    own: Manifest = {**({"action": action} if action else {}), **({"rules": list(rules)} if rules else {})}
+    if selector:
+        own["selector"] = {"matchLabels": dict(selector)}
+    made = _object("security.istio.io/v1", "AuthorizationPolicy", *_split(name), labels or {}, more)
+    return {**made, "spec": {**own, **spec}}
+
+
+def peer_authentication(
+    name: str,
+    mode: str = "",
+    *,
+    selector: Fields | None = None,
+    ports: Mapping[int, str] | None = None,
+    labels: Fields | None = None,
+    created: str = CREATED,
+) -> Manifest:
+    """A PeerAuthentication; ``ports`` are modes by port."""
+    spec: Manifest = {"mtls": {"mode": mode}} if mode else {}
+    if selector:
+        spec["selector"] = {"matchLabels": dict(selector)}
+    if ports:
+        spec["portLevelMtls"] = {str(port): {"mode": one} for port, one in ports.items()}
+    made = _object(
+        "security.istio.io/v1", "PeerAuthentication", *_split(name), labels or {}, {"creationTimestamp": created}
+    )
+    return {**made, "spec": spec}
+
+
 def write_manifests(directory: Path, *objects: Manifest, file: str = "objects.yaml") -> Path:
     """Writes the objects as ``directory/file`` (made where missing), replacing the file in one step; returns its path.
 

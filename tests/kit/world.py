@@ -126,6 +126,11 @@ class World:
         """What ztunnels are told now, by resource name, in JSON form."""
         return self.told(ztunnel.ADDRESSES)
 
+    def authorizations(self) -> dict[str, dict[str, Any]]:
+        """The policies ztunnels are told now, by resource name, in JSON form without their type."""
+        told = self.told(ztunnel.AUTHORIZATIONS)
+        return {name: {key: value for key, value in one.items() if key != "@type"} for name, one in told.items()}
+
     def address(self, name: str) -> dict[str, Any]:
         """The workload or service of that name as ztunnels are told it; empty if they are not."""
         found = self.addresses().get(name, {})

@@ -9,11 +9,22 @@ cannot be used everything raises InvalidObject and nothing else, whatever it is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from watchers.facts import Fact, ObjectKey, core, discovery, gateway_api, mesh_config, networking, secrets
+from watchers.facts import (
+    Fact,
+    ObjectKey,
+    core,
+    discovery,
+    gateway_api,
+    istio_security,
+    mesh_config,
+    networking,
+    secrets,
+)
 from watchers.facts.invalid import InvalidObject, refusal
 from watchers.facts.repair import repaired
 
@@ -58,7 +69,8 @@ class Kind:
 
     ``fact`` is the kind in the key of the fact (another than the object's for ConfigMaps and Secrets), ``selects``
     which objects of the kind are facts at all, given the wire struct and the system namespace. Of an object whose kind
-    is ``confidential`` no value is ever shown.
+    is ``confidential`` no value is ever shown. With ``namespaces``, which a kind `apart` may be given, only what is in
+    them is read; of other objects nothing is kept or said, whatever is wrong with them.
     """
 
     def __init__(
@@ -76,12 +88,21 @@ class Kind:
         self.api_versions = api_versions
         self.fact = fact or name
         self.namespaced = namespaced
+        self.namespaces: frozenset[str] | None = None
         self._wire = wire
         self._read = read
         self._selects = selects
         self._confidential = confidential
         self._object = msgspec.json.Decoder(wire)
         self._page = msgspec.json.Decoder(PageObject[wire])  # type: ignore[valid-type]
+
+    def apart(self) -> Kind:
+        """The same kind, to be given namespaces of its own."""
+        return copy(self)
+
+    def counts(self, namespace: str | None) -> bool:
+        """Whether objects of a namespace are read, of the one they have on the wire."""
+        return self.namespaces is None or not self.namespaced or (namespace or "default") in self.namespaces
 
     def decode(self, document: object, cluster: str, system_namespace: str) -> Keyed | None:
         """The fact of an object given as plain Python values; None if the object is not selected."""
@@ -130,14 +151,17 @@ class Kind:
             if bounded and memoryview(item).nbytes > most_bytes:
                 values = _values(item)
                 metadata = values.get("metadata") if isinstance(values, Mapping) else None
-                invalid.append(self.too_large(metadata, most_bytes, cluster))
+                error = self.too_large(metadata, most_bytes, cluster)
+                if not error.key or self.counts(error.key[2]):
+                    invalid.append(error)
                 continue
             try:
                 keyed = read(item, cluster, system_namespace)
             except InvalidObject as error:
                 if not error.subject:
                     self._about(error, msgspec.to_builtins(item), cluster)
-                invalid.append(error)
+                if not error.key or self.counts(error.key[2]):
+                    invalid.append(error)
             else:
                 if keyed is not None:
                     facts.append(keyed)
@@ -153,6 +177,8 @@ class Kind:
 
     def _fact(self, wire: Any, cluster: str, system_namespace: str) -> Keyed | None:
         if self._selects is not None and not self._selects(wire, system_namespace):
+            return None
+        if self.namespaces is not None and not self.counts(wire.metadata.namespace):
             return None
         return self._read(wire, cluster)
 
@@ -226,6 +252,20 @@ KINDS = (
         wire=networking.IngressClassObject,
         read=networking.read_ingress_class,
         namespaced=False,
+    ),
+    Kind(
+        "AuthorizationPolicy",
+        "security.istio.io/v1",
+        "security.istio.io/v1beta1",
+        wire=istio_security.AuthorizationPolicyObject,
+        read=istio_security.read_authorization_policy,
+    ),
+    Kind(
+        "PeerAuthentication",
+        "security.istio.io/v1",
+        "security.istio.io/v1beta1",
+        wire=istio_security.PeerAuthenticationObject,
+        read=istio_security.read_peer_authentication,
     ),
 )
 """Every kind that becomes facts."""

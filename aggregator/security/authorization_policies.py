@@ -1,0 +1,104 @@
+"""Which AuthorizationPolicies home's node proxies enforce, what of them, and which workloads a policy is for.
+
+Home's policies count, for every workload that home is told of. A policy without selector is for its namespace, or for
+all if it is in the root namespace; one with a selector is for the workloads that refer to it by name. References are
+made from what is in force alone: a ztunnel skips a name it does not know, which would open what the policy closes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+import msgspec
+
+from aggregator.findings import Finding
+from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, Withheld
+from aggregator.mesh.home import Home, Mesh
+from aggregator.security.layer4 import Group, groups_of
+from watchers.facts.istio_security import AuthorizationPolicy
+from watchers.facts.keys import Labels, ObjectKey
+
+Scope = Literal["mesh", "namespace", "workload"]
+EVERY_NAMESPACE = ""
+"""In the place of a namespace: policies of the root namespace select workloads of all."""
+
+
+class Policy(msgspec.Struct, frozen=True, gc=False):
+    """A policy as node proxies enforce it. `groups`: any of them must match; without one nothing does.
+
+    `selects_in` is the namespace whose workloads the selector is for.
+    """
+
+    namespace: str
+    name: str
+    scope: Scope
+    deny: bool
+    groups: tuple[Group, ...]
+    selector: Labels = ()
+    selects_in: str = ""
+
+    @property
+    def key(self) -> str:
+        """How workloads refer to it."""
+        return f"{self.namespace}/{self.name}"
+
+
+SelectorGroup = tuple[str, tuple[str, str]]
+"""(namespace or EVERY_NAMESPACE, a label of the selector)."""
+
+
+class Policies(msgspec.Struct, frozen=True):
+    """The part of the graph this module declares."""
+
+    in_force: Collection[ObjectKey, Policy]
+    by_selector: Index[SelectorGroup, ObjectKey, Policy]
+
+
+def declare(
+    graph: Graph, home: Home, mesh: Callable[[At], Mesh], policies: Source[ObjectKey, AuthorizationPolicy]
+) -> Policies:
+    """Declare the policies in force."""
+
+    def in_force(at: At, key: ObjectKey, policy: AuthorizationPolicy) -> Outcome[Policy]:
+        cluster, _, namespace, name = key
+        if cluster != home.cluster:
+            return Withheld("PolicyOfRemoteCluster")
+        if policy.revision not in ("", home.revision):
+            return Withheld("ObjectOfOtherRevision", policy.revision)
+        if policy.targeted:
+            return Withheld("PolicyForWaypoints")
+        if policy.action not in ("ALLOW", "DENY"):
+            at.note(key, Finding(key, "PolicyActionNotEnforced", "spec.action", policy.action))
+            return Withheld("PolicyActionNotEnforced", policy.action)
+        if policy.dry_run:
+            at.note(key, Finding(key, "PolicyIsDryRun", "metadata.annotations", "the policy is not enforced"))
+            return Withheld("PolicyIsDryRun")
+        deny = policy.action == "DENY"
+        groups, flaws = groups_of(policy.rules, namespace, deny=deny)
+        for flaw in flaws:
+            at.note(key, Finding(key, flaw.code, flaw.field, flaw.detail))
+        root = namespace == mesh(at).root_namespace
+        if policy.selector:
+            return Policy(
+                namespace, name, "workload", deny, groups, policy.selector, EVERY_NAMESPACE if root else namespace
+            )
+        return Policy(namespace, name, "mesh" if root else "namespace", deny, groups)
+
+    def selector_group(_key: ObjectKey, policy: Policy) -> Iterable[SelectorGroup]:
+        return ((policy.selects_in, policy.selector[0]),) if policy.selector else ()
+
+    collection = graph.derive("authorization policies", policies, in_force)
+    return Policies(collection, graph.index("policies by selector", collection, selector_group))
+
+
+def selecting(at: At, policies: Policies, namespace: str, labels: Labels) -> list[str]:
+    """The keys of the policies whose selector matches a workload of these labels, sorted."""
+    present = set(labels)
+    return sorted(
+        policy.key
+        for place in (namespace, EVERY_NAMESPACE)
+        for pair in labels
+        for policy in at.group(policies.by_selector, (place, pair)).values()
+        if present.issuperset(policy.selector)
+    )
