@@ -19,7 +19,7 @@ from watchers.facts import Cluster, ObjectKey
 from watchers.generation import Connection, Generation, KindState, ReadKind, Report, Unidentified, Unusable
 from watchers.sink import Cause
 from watchers.staging import Sink, Stage
-from watchers.status import Access, ClusterStatus, State
+from watchers.status import STATES, Access, ClusterStatus
 
 log = logging.getLogger(__name__)
 
@@ -27,13 +27,6 @@ C = TypeVar("C")
 """What a connection is opened with."""
 K = TypeVar("K", bound=ReadKind)
 
-_STATES: dict[str, State] = {
-    "connecting": "Connecting",
-    "syncing": "Syncing",
-    "synced": "Synced",
-    "stale": "Stale",
-    "denied": "Denied",
-}
 _TURN_SECONDS = 10.0
 
 
@@ -138,7 +131,7 @@ class ClusterWatch(Generic[C, K]):
         """How the cluster is doing now, for people. A question that is open for long makes it stale here at once."""
         now, fact, current = self._seconds(), self._fact, self._current
         seen = current or self._incoming
-        state, reason, since, lag = _STATES[fact.state], fact.reason, fact.since, -1.0
+        state, reason, since, lag = STATES[fact.state], fact.reason, fact.since, -1.0
         if current is not None:
             confirmed, lost = current.confirmed(), fact.unconfirmed
             doubt = 0.0 if lost else current.doubt(now)

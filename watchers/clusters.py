@@ -19,8 +19,12 @@ from watchers.facts import Fact, ObjectKey, SourceFault
 from watchers.kubernetes.kubeconfig import Allowances, ApiServer, InvalidKubeconfig, read_kubeconfig
 from watchers.registration import Claim, Refused, RemoteSecret, Reserved, claims_of, decide
 from watchers.sink import Cause, Facts
+from watchers.status import ClusterStatus
 
 log = logging.getLogger(__name__)
+
+_REMEMBERED_SECONDS = 600.0
+_MOST_REMEMBERED = 100
 
 REGISTRATIONS = ""
 """In the place of a cluster's id: the SourceFaults of registrations. No cluster can be called so."""
@@ -75,12 +79,28 @@ class Clusters:
         self._uids: dict[Claim, str] = {}
         self._remotes: dict[str, _Remote] = {}
         self._refused: frozenset[Refused] = frozenset()
+        # Clusters that went, the newest last.
+        self._gone: dict[str, ClusterStatus] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
     def watched(self) -> Sequence[str]:
         """The clusters that are watched, sorted."""
         return sorted(self._remotes)
+
+    def statuses(self) -> list[ClusterStatus]:
+        """How every cluster is doing, sorted; for ten minutes also those that went."""
+        found = {cluster: _status(remote) for cluster, remote in self._remotes.items()}
+        oldest = self._now() / 1e9 - _REMEMBERED_SECONDS
+        self._gone = {cluster: one for cluster, one in self._gone.items() if one.since > oldest}
+        return [one for _, one in sorted({**self._gone, **found}.items())]
+
+    async def confirm(self, cluster: str | None, seconds: float) -> None:
+        """Asks the API server of a cluster, or of all, whether it is there; waits at most so long for the answers."""
+        asked = [remote.watch for name, remote in self._remotes.items() if cluster in (None, name)]
+        async with asyncio.TaskGroup() as tasks:
+            for watch in asked:
+                tasks.create_task(watch.confirm(seconds), name=f"confirm {watch.cluster}")
 
     async def run(self) -> None:
         """Watches the clusters until cancelled. Claims may come before, too."""
@@ -121,6 +141,7 @@ class Clusters:
         for cluster, claim in decided.owners.items():
             remote = self._remotes.get(cluster)
             if remote is None:
+                self._gone.pop(cluster, None)
                 remote = self._remotes[cluster] = _Remote(self._make(cluster, self._identified))
                 if self._tasks is not None:
                     self._start(cluster, remote)
@@ -145,6 +166,7 @@ class Clusters:
     def _remove(self, cluster: str) -> None:
         remote = self._remotes.pop(cluster)
         log.info("cluster removed", extra={"cluster": cluster})
+        self._remember(_status(remote))
         remote.watch.remove()
         if remote.task is None:
             self._removed(cluster)
@@ -152,6 +174,20 @@ class Clusters:
             remote.task.cancel()
             # Only then does nobody count for it any more.
             remote.task.add_done_callback(lambda _: self._ended(cluster))
+
+    def _remember(self, last: ClusterStatus) -> None:
+        self._gone[last.cluster] = ClusterStatus(
+            cluster=last.cluster,
+            home=False,
+            state="Removed",
+            reason="it is not registered any more",
+            since=self._now() / 1e9,
+            server=last.server,
+            registered_by=last.registered_by,
+            uid=last.uid,
+        )
+        while len(self._gone) > _MOST_REMEMBERED:
+            del self._gone[next(iter(self._gone))]
 
     def _ended(self, cluster: str) -> None:
         if cluster not in self._remotes:
@@ -167,6 +203,11 @@ class Clusters:
             key = (REGISTRATIONS, "SourceFault", "", f"{one.place}: {one.cluster}" if one.cluster else one.place)
             faults[key] = SourceFault(key[3], 1, one.cause, one.cure)
         self._facts.replace((REGISTRATIONS,), faults.items(), Cause(self._now(), "registrations", len(faults)))
+
+
+def _status(remote: _Remote) -> ClusterStatus:
+    place = remote.claim.place if remote.claim is not None else ""
+    return msgspec.structs.replace(remote.watch.status(), registered_by=place)
 
 
 class SecretClaims:

@@ -13,7 +13,7 @@ import asyncio
 import hashlib
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -83,7 +83,16 @@ class _File(msgspec.Struct):
 class Directory:
     """The state of a directory between loads. Blocking; used by one thread at a time."""
 
-    def __init__(self, cluster: str, path: Path, *, home: bool, system_namespace: str, deadline: float) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        path: Path,
+        *,
+        home: bool,
+        system_namespace: str,
+        deadline: float,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self.cluster = check_cluster(cluster)
         self.path = path.absolute()
         self._home = home
@@ -92,10 +101,17 @@ class Directory:
         self._files: dict[str, _File] = {}
         self._items: dict[ObjectKey, Fact] | None = None
         self._identity = (0, 0)
+        self._now = now
+        self._state = ""
+        self._since = 0.0
 
     def state(self, state: str, reason: str = "") -> tuple[ObjectKey, Cluster]:
-        """Key and fact of the cluster in this state."""
-        return (self.cluster, "Cluster", "", self.cluster), Cluster(state, self._home, self._deadline, reason)
+        """Key and fact of the cluster in this state, which began now if it was in another before."""
+        if state != self._state:
+            self._state, self._since = state, self._now()
+        unconfirmed = self._since if state == "stale" else 0.0
+        fact = Cluster(state, self._home, self._deadline, reason, self._since, unconfirmed)
+        return (self.cluster, "Cluster", "", self.cluster), fact
 
     def load(self) -> Load:
         """Reads what changed since the last load; raises SourceError if the first one cannot read the directory."""

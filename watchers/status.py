@@ -6,6 +6,7 @@ Nothing here is a fact: it holds moments that change all the time, and no proxy 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -17,6 +18,16 @@ Connecting: not reached yet. Syncing: being read for the first time. Synced: hel
 as it was, while it cannot be read. Denied: its API server refuses the credential. UpdatePending: held and read by the
 old credential, while the new one does not work. Removed: registered no more; shown for a while after it went.
 """
+
+
+STATES: Mapping[str, State] = {
+    "connecting": "Connecting",
+    "syncing": "Syncing",
+    "synced": "Synced",
+    "stale": "Stale",
+    "denied": "Denied",
+}
+"""What people are told for the states of the Cluster fact."""
 
 
 class Access(msgspec.Struct, frozen=True):

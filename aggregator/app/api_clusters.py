@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from aggregator.app.setting_values import ClusterSource
 from aggregator.app.settings import Settings
 from aggregator.cache.table import Table
@@ -29,6 +31,7 @@ from watchers.registration_files import (
     kubeconfig_in,
     kubeconfigs_in,
 )
+from watchers.status import ClusterStatus
 from watchers.watching import SourceError
 
 
@@ -100,6 +103,21 @@ class ApiClusters:
         if settings.remotes is not None:
             following = follow_kubeconfigs(settings.remotes, partial(self._register, None))
             tasks.create_task(self._follow("remotes", following), name="follow --remotes")
+
+    def statuses(self) -> list[ClusterStatus]:
+        """How each is doing, home first; for a while also those that went."""
+        found = self._clusters.statuses()
+        if self._home is not None:
+            place = "the cluster this process runs in" if self._settings.local is None else "--local"
+            found.insert(0, msgspec.structs.replace(self._home.status(), registered_by=place))
+        return found
+
+    async def confirm(self, cluster: str | None, seconds: float) -> None:
+        """Asks the API server of a cluster, or of all, whether it is there; waits at most so long for the answers."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._clusters.confirm(cluster, seconds), name="confirm remotes")
+            if self._home is not None and cluster in (None, self._settings.home):
+                tasks.create_task(self._home.confirm(seconds), name="confirm home")
 
     def _home_identified(self, _credential: Credential, uid: str) -> None:
         self._clusters.identify(self._settings.home, uid)

@@ -124,7 +124,7 @@ class ControlPlane:
         exposition = Exposition(
             [
                 RecordCounts(self.records),
-                ClusterStates(self.clusters.states),
+                ClusterStates(self.clusters.statuses),
                 self.clusters.metrics.all,
                 self.lookups.metrics.all,
             ],

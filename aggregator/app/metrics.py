@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric as Family
 
-    from aggregator.app.readiness import ClusterState
+    from watchers.status import ClusterStatus, State
 
 Kind = Literal["counter", "gauge"]
 TYPES = {
@@ -37,7 +37,15 @@ TYPES = {
 }
 _LABELS = {f"type.googleapis.com/{name}": (label,) for name, label in TYPES.items()}
 _OTHER = ("other",)
-_CLUSTER_STATES = ("connecting", "syncing", "synced", "stale", "unreachable", "denied", "removed")
+_STATES: dict[State, str] = {
+    "Connecting": "connecting",
+    "Syncing": "syncing",
+    "Synced": "synced",
+    "Stale": "stale",
+    "Denied": "denied",
+    "UpdatePending": "update-pending",
+    "Removed": "removed",
+}
 _UNITS = {"s": "seconds", "By": "bytes"}
 
 
@@ -168,24 +176,58 @@ class RecordCounts:
 
 
 class ClusterStates:
-    """A source of metrics: the state of every known cluster, as one gauge of 0 and 1 per cluster and state."""
+    """A source of metrics: how every known cluster is doing, as of now."""
 
-    def __init__(self, clusters: Callable[[], Iterable[tuple[str, ClusterState]]]) -> None:
-        self._clusters = clusters
+    def __init__(self, statuses: Callable[[], Iterable[ClusterStatus]]) -> None:
+        self._statuses = statuses
 
     def __call__(self) -> Iterable[Metric]:
-        """The gauge as of now."""
+        """The gauges as of now."""
         states = Metric(
             name="isthmus.cluster.state",
             kind="gauge",
             labels=("cluster", "state"),
-            help="1 for the state a cluster is in, else 0.",
+            help="1 for the state a cluster is in, else 0. One that was removed is shown for ten minutes.",
             values={},
         )
-        for name, cluster in self._clusters():
-            states.values.update({(name, state): 0 for state in _CLUSTER_STATES})
-            states.values[(name, cluster.state)] = 1
-        return [states]
+        lag = Metric(
+            name="isthmus.cluster.lag",
+            kind="gauge",
+            unit="s",
+            labels=("cluster",),
+            help="For how long what is held of a cluster has not been known to be current. No series before it was "
+            "read for the first time.",
+            values={},
+        )
+        expiry = Metric(
+            name="isthmus.cluster.credential.expiry.timestamp",
+            kind="gauge",
+            unit="s",
+            labels=("cluster", "credential"),
+            help="When the credential in use ends, in seconds of Unix time: token, client_cert, or server_cert of the "
+            "API server. No series for what does not end.",
+            values={},
+        )
+        objects = Metric(
+            name="isthmus.cluster.objects",
+            kind="gauge",
+            labels=("cluster", "kind"),
+            help="Objects that are held of a cluster.",
+            values={},
+        )
+        for status in self._statuses():
+            cluster = status.cluster
+            states.values.update({(cluster, label): float(status.state == one) for one, label in _STATES.items()})
+            if status.lag >= 0:
+                lag.values[(cluster,)] = status.lag
+            ends = (
+                ("token", status.token_expires),
+                ("client_cert", status.certificate_expires),
+                ("server_cert", status.server_certificate_expires),
+            )
+            expiry.values.update({(cluster, credential): end for credential, end in ends if end})
+            objects.values.update({(cluster, kind.kind): kind.objects for kind in status.kinds})
+        return [states, lag, expiry, objects]
 
 
 class Exposition:

@@ -135,6 +135,29 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             show=values.show_duration,
         ),
     ] = 30.0
+    stale_after: Annotated[
+        float,
+        Setting(
+            help="How long a cluster may be unreadable before that is reported as a fault: in the log, in findings and "
+            "by /ready. Nothing that is served changes by it, unless --stale-ttl is set.",
+            parse=values.duration,
+            value="DURATION",
+            unit="s",
+            show=values.show_duration,
+        ),
+    ] = 60.0
+    stale_ttl: Annotated[
+        float | None,
+        Setting(
+            help="After how long the endpoints of a remote cluster that cannot be read are withdrawn; from "
+            "--stale-after on they count half. Off: they are served for as long as it takes, since an API server that "
+            "is out of reach does not say that its workloads are.",
+            parse=values.duration,
+            value="DURATION",
+            unit="s",
+            show=values.show_duration,
+        ),
+    ] = None
     system_namespace: Annotated[
         str,
         Setting(

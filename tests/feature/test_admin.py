@@ -16,6 +16,7 @@ from aggregator.app.metrics import ClusterStates, Exposition, RecordCounts
 from aggregator.app.readiness import Readiness, readiness
 from aggregator.app.records import Pass, Records
 from tests.kit.eventually import eventually
+from watchers.status import ClusterStatus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -90,7 +91,7 @@ def records() -> Records:
 
 @pytest.fixture
 async def admin(records: Records) -> AsyncIterator[tuple[HttpListener, Pages]]:
-    clusters = ClusterStates(lambda: [("west", Cluster("synced", home=True))])
+    clusters = ClusterStates(lambda: [ClusterStatus("west", True, "Synced")])
     exposition = Exposition([RecordCounts(records), clusters], "1.2.3")
     pages = Pages()
     async with served(admin_app(exposition.render, "1.2.3", pages)) as listener:

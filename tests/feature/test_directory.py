@@ -100,7 +100,9 @@ async def test_a_cluster_is_syncing_until_everything_was_read_once(tmp_path: Pat
     before = time.time_ns()
     async with watching(tmp_path) as sink:
         assert sink.states == ["syncing", "synced"]
-        assert sink.items["west", "Cluster", "", "west"] == Cluster("synced", True, 9.0, "")
+        found = sink.items["west", "Cluster", "", "west"]
+        assert isinstance(found, Cluster)
+        assert found == Cluster("synced", True, 9.0, "", since=found.since)
         assert sink.addresses == {"a": "10.0.0.1"}
         assert [(cause.source, cause.objects) for cause in sink.causes] == [
             ("directory west", 0),

@@ -17,7 +17,7 @@ from watchers.watching import SourceError
 
 
 def west(path: Path) -> Directory:
-    return Directory("west", path, home=True, system_namespace="istio-system", deadline=5.0)
+    return Directory("west", path, home=True, system_namespace="istio-system", deadline=5.0, now=lambda: 7.0)
 
 
 def items(load: Load) -> dict[ObjectKey, Fact]:
@@ -54,13 +54,13 @@ def test_a_load_gives_all_objects_and_the_state_of_the_cluster(tmp_path: Path) -
         ("west", "Service", "shop", "a"),
         ("west", "Node", "", "n"),
     }
-    assert state(load) == Cluster("synced", home=True, deadline=5.0, reason="")
+    assert state(load) == Cluster("synced", home=True, deadline=5.0, reason="", since=7.0)
     assert load.read == 3
 
 
 def test_an_empty_directory_is_an_empty_cluster(tmp_path: Path) -> None:
     load = west(tmp_path).load()
-    assert list(items(load).values()) == [Cluster("synced", home=True, deadline=5.0, reason="")]
+    assert list(items(load).values()) == [Cluster("synced", home=True, deadline=5.0, reason="", since=7.0)]
 
 
 def test_a_load_without_a_change_is_none_and_reads_nothing(tmp_path: Path) -> None:
@@ -341,7 +341,12 @@ def test_a_directory_that_is_gone_keeps_everything_and_is_stale(tmp_path: Path) 
     load = directory.load()
     assert addresses(load) == {"a": ("10.0.0.1",)}
     assert state(load) == Cluster(
-        "stale", home=True, deadline=5.0, reason=f"{root} cannot be read: No such file or directory"
+        "stale",
+        home=True,
+        deadline=5.0,
+        reason=f"{root} cannot be read: No such file or directory",
+        since=7.0,
+        unconfirmed=7.0,
     )
 
 

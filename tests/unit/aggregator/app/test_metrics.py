@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
-import msgspec
 import pytest
 
 import aggregator
@@ -18,15 +18,10 @@ from aggregator.app.metrics import (
 )
 from aggregator.app.records import Pass, Records
 from watchers.metrics import WatchMetrics
+from watchers.status import ClusterStatus, KindStatus, State
 from xds.records import Ack, Push, StreamClosed, StreamOpened
 
 ADDRESS = "type.googleapis.com/istio.workload.Address"
-
-
-class Cluster(msgspec.Struct):
-    state: str
-    home: bool = True
-    reason: str = ""
 
 
 def push(type_url: str = ADDRESS, size: int = 100) -> Push:
@@ -92,19 +87,40 @@ def test_known_types_have_short_names(type_url: str, label: str) -> None:
     assert type_label(type_url) == (label,)
 
 
-def test_a_cluster_has_one_state_of_all_there_are() -> None:
-    (states,) = ClusterStates(lambda: [("west", Cluster("syncing"))])()
-    assert states.values["west", "syncing"] == 1
-    assert sum(states.values.values()) == 1
-    assert len(states.values) == 7
+def shown(*statuses: ClusterStatus) -> dict[str, dict[tuple[str, ...], float]]:
+    return {metric.name.removeprefix("isthmus.cluster."): metric.values for metric in ClusterStates(lambda: statuses)()}
+
+
+@pytest.mark.parametrize("state", get_args(State))
+def test_a_cluster_has_one_state_of_all_there_are(state: State) -> None:
+    states = shown(ClusterStatus("west", False, state))["state"]
+    label = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", state).lower()
+    assert [labels for labels, value in states.items() if value] == [("west", label)]
+    assert len(states) == 7
 
 
 def test_a_cluster_that_left_has_no_series_any_more() -> None:
-    clusters = [("west", Cluster("synced")), ("east", Cluster("synced", home=False))]
-    states = ClusterStates(lambda: clusters)
-    assert {labels[0] for labels in next(iter(states())).values} == {"west", "east"}
-    clusters.pop()
-    assert {labels[0] for labels in next(iter(states())).values} == {"west"}
+    west, east = ClusterStatus("west", True, "Synced"), ClusterStatus("east", False, "Synced")
+    assert {labels[0] for labels in shown(west, east)["state"]} == {"west", "east"}
+    assert {labels[0] for labels in shown(west)["state"]} == {"west"}
+
+
+def test_only_a_cluster_that_was_read_has_a_lag() -> None:
+    read, unread = ClusterStatus("west", True, "Stale", lag=94.0), ClusterStatus("east", False, "Connecting")
+    assert shown(read, unread)["lag"] == {("west",): 94.0}
+
+
+def test_credentials_that_end_are_shown_with_their_end() -> None:
+    status = ClusterStatus("west", True, "Synced", token_expires=10.0, server_certificate_expires=20.0)
+    assert shown(status)["credential.expiry.timestamp"] == {("west", "token"): 10.0, ("west", "server_cert"): 20.0}
+
+
+def test_objects_are_counted_by_kind() -> None:
+    kinds = (KindStatus("Pod", "synced", objects=7), KindStatus("Node", "denied"))
+    assert shown(ClusterStatus("west", True, "Synced", kinds=kinds))["objects"] == {
+        ("west", "Pod"): 7,
+        ("west", "Node"): 0,
+    }
 
 
 @pytest.mark.parametrize(
