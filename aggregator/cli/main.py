@@ -1,8 +1,9 @@
 """The `isthmus` command: its subcommands, and what they have in common.
 
 In: the command line. Out: exit codes 0 (done, or stopped as told), 1 (failed), 2 (wrong usage); those of commands that
-ask a control plane are in exits. Data goes to stdout, everything else to stderr. Help and errors are plain text, so that they are read the same in a terminal, a log and a
-test. Imports as little as it can: asking for help must not load gRPC or a Kubernetes client.
+ask a control plane are in exits. Data goes to stdout, everything else to stderr. Help and errors are plain text, so
+that they are read the same in a terminal, a log and a test. Imports as little as it can: asking for help must not load
+gRPC or a Kubernetes client.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from aggregator.cli.demo import demo
 from aggregator.cli.reference import settings_reference
 from aggregator.cli.remote_secret import create_remote_secret
 from aggregator.cli.run import run
+from aggregator.cli.schemas import print_schema
 
 app = typer.Typer(
     name="isthmus",
@@ -30,6 +32,7 @@ app.command(name="bootstrap")(print_bootstrap)
 app.command(name="demo")(demo)
 app.add_typer(clusters, name="clusters")
 app.command(name="create-remote-secret")(create_remote_secret)
+app.command(name="schema")(print_schema)
 
 
 @app.command()

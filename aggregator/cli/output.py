@@ -77,7 +77,7 @@ def colours_wanted(*, forbidden: bool) -> bool:
 def age(seconds: float) -> str:
     """A length of time in one unit, as exact as a person needs it: 0.2s, 94s, 14m, 5h, 27d."""
     if seconds < 9.95:
-        return f"{max(seconds, 0.0):.1f}s"
+        return f"{max(0.0, seconds):.1f}s"
     for unit, length, until in (("s", 1, 120), ("m", 60, 120), ("h", 3600, 48)):
         if round(seconds / length) < until:
             return f"{round(seconds / length)}{unit}"

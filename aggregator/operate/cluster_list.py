@@ -17,7 +17,11 @@ from watchers.status import State
 
 API_VERSION: Literal["isthmus.dev/v1"] = "isthmus.dev/v1"
 
-_Moment = datetime | None
+_Time = Annotated[datetime, Meta(tz=True)]
+_Moment = _Time | None
+_ApiVersion = Annotated[
+    Literal["isthmus.dev/v1"], Meta(description="Within a version fields are added, never changed or removed.")
+]
 
 
 class Kind(msgspec.Struct, frozen=True, rename="camel"):
@@ -39,11 +43,21 @@ class Kind(msgspec.Struct, frozen=True, rename="camel"):
 class Cluster(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="kind", tag="Cluster"):
     """A registered cluster, as one replica of the control plane sees it."""
 
-    api_version: Literal["isthmus.dev/v1"] = API_VERSION
+    api_version: _ApiVersion = API_VERSION
     cluster: Annotated[str, Meta(description="The id it is registered under.")]
     network: Annotated[str, Meta(description="Its network; empty where it has none.")]
     home: Annotated[bool, Meta(description="Whether its proxies are served by this control plane.")]
-    state: State
+    state: Annotated[
+        State,
+        Meta(
+            description=(
+                "Connecting: not reached yet. Syncing: being read for the first time. Synced: held as its API server "
+                "has it. Stale: held as it was, while it cannot be read. Denied: the credential is refused. "
+                "UpdatePending: read by the old credential, while the new one does not work. Removed: registered no "
+                "more."
+            )
+        ),
+    ]
     reason: Annotated[str, Meta(description="Why the state is not a better one; empty where there is nothing to say.")]
     since: Annotated[_Moment, Meta(description="When the state began.")]
     lag: Annotated[
@@ -66,15 +80,15 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_fie
         _Moment, Meta(description="When its endpoints are withdrawn, if it cannot be read until then.")
     ]
     replica: Annotated[str, Meta(description="The replica that says so: the name of its host.")]
-    observed: Annotated[datetime, Meta(description="When the replica said so.")]
+    observed: Annotated[_Time, Meta(description="When the replica said so.")]
     kinds: Annotated[tuple[Kind, ...], Meta(description="The kinds of objects that are read of it.")]
 
 
 class ClusterList(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="kind", tag="ClusterList"):
     """All registered clusters, and those removed in the last minutes; of each replica that was asked an item."""
 
-    api_version: Literal["isthmus.dev/v1"] = API_VERSION
-    items: tuple[Cluster, ...]
+    api_version: _ApiVersion = API_VERSION
+    items: Annotated[tuple[Cluster, ...], Meta(description="By name, then by replica.")]
 
 
 def needs_attention(cluster: Cluster) -> bool:
