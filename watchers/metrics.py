@@ -122,3 +122,26 @@ class LookupMetrics:
         state = self._states.pop(name, None)
         if state is not None:
             self.names.add(state, amount=-1)
+
+
+class WriteMetrics:
+    """The metrics of what is written to home, and of who may."""
+
+    def __init__(self) -> None:
+        self.writes = Metric(
+            "isthmus.writes",
+            "counter",
+            "Writes to the home cluster. `done` is as it should be, `gone` had no object any more. `conflict`, "
+            "`throttled` and `failed` ones are tried again, `forbidden` ones after a minute, `refused` ones when there is "
+            "something else to say.",
+            "",
+            ("outcome",),
+            {},
+        )
+        self.leader = Metric(
+            "isthmus.leader", "gauge", "Whether this process is the one that writes to the home cluster.", "", (), {}
+        )
+
+    def all(self) -> tuple[Metric, ...]:
+        """Every metric."""
+        return (self.writes, self.leader)
