@@ -11,6 +11,7 @@ import os
 
 import pytest
 
+from aggregator.views import ztunnel
 from tests.kit import golden
 from tests.kit.world import world_of
 
@@ -18,22 +19,23 @@ CASES = [name for name in golden.names() if "ztunnel" in golden.load(name).compa
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_addresses_equal_the_peers_record_apart_from_declared_improvements(name: str) -> None:
+def test_what_ztunnels_are_told_equals_the_peers_record_apart_from_declared_improvements(name: str) -> None:
     scenario = golden.load(name)
-    comparison = golden.compare(
-        {"address": world_of(scenario).addresses()}, scenario.record("ztunnel"), scenario.improvements_of("ztunnel")
-    )
+    world = world_of(scenario)
+    ours = {"address": world.addresses(), "authorization": world.told(ztunnel.AUTHORIZATIONS)}
+    comparison = golden.compare(ours, scenario.record("ztunnel"), scenario.improvements_of("ztunnel"))
     assert comparison.clean, f"\n{comparison.report()}"
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_addresses_findings_and_versions_equal_our_own_record(name: str) -> None:
+def test_what_ztunnels_are_told_findings_and_versions_equal_our_own_record(name: str) -> None:
     scenario = golden.load(name)
     world = world_of(scenario)
     ours = {
         "address": world.addresses(),
+        "authorization": world.told(ztunnel.AUTHORIZATIONS),
         "findings": [str(finding) for finding in world.findings()],
-        "versions": world.versions(),
+        "versions": world.versions() | world.versions(ztunnel.AUTHORIZATIONS),
     }
     path = scenario.directory / "isthmus" / "ztunnel.json"
     text = json.dumps(ours, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
