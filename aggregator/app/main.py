@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from aggregator import __version__
+from aggregator.admin.clusters import add_cluster_pages
 from aggregator.admin.pages import Pages, admin_app, health_app
 from aggregator.admin.server import HttpListener
 from aggregator.app import memory, traces
@@ -29,6 +31,7 @@ from aggregator.app.setting_values import Address as SettingsAddress
 from aggregator.app.settings import Settings, SettingsError
 from aggregator.app.subscriptions import Interest, Surroundings, TableAdmissions, TableViews
 from aggregator.mesh.home import Home
+from aggregator.operate.clusters import ClusterQuestions
 from aggregator.pipeline import Pipeline
 from aggregator.views import ztunnel
 from watchers.directory import watch_directory
@@ -136,7 +139,8 @@ class ControlPlane:
             host=settings.admin.host,
             port=settings.admin.port,
         )
-        self.pages.add("/clusters", "every cluster and its state", lambda _: dict(self.clusters.states()))
+        questions = ClusterQuestions(self.clusters, self.pipeline, replica=socket.gethostname(), now=now)
+        add_cluster_pages(self.pages, questions)
         self.pages.add("/findings", "what is wrong with which objects, and the cure", lambda _: self.findings())
 
     def _views_for(self, proxy: Proxy, bell: Callable[[], None]) -> TableViews:

@@ -144,13 +144,13 @@ def _replicas(options: Options) -> Replicas:
 
 
 def _listed(replicas: Replicas) -> tuple[list[Cluster], bool]:
-    """The clusters as each replica sees them, by name, and whether a replica did not answer."""
+    """The clusters as each replica sees them, in order, and whether a replica did not answer."""
     answers = replicas.ask("/clusters")
     unreachable = _told(answers)
     clusters = [one for answer in answers if answer.status == 200 for one in _decoded(answer)]
     if not any(answer.status == 200 for answer in answers):
         raise typer.Exit(UNREACHABLE)
-    return sorted(clusters, key=lambda one: (one.cluster, one.replica)), unreachable
+    return sorted(clusters, key=lambda one: (not one.home, one.cluster, one.replica)), unreachable
 
 
 def _told(answers: Sequence[Answer]) -> bool:

@@ -88,7 +88,7 @@ class ClusterList(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag
     """All registered clusters, and those removed in the last minutes; of each replica that was asked an item."""
 
     api_version: _ApiVersion = API_VERSION
-    items: Annotated[tuple[Cluster, ...], Meta(description="By name, then by replica.")]
+    items: Annotated[tuple[Cluster, ...], Meta(description="Home first, then by name and replica.")]
 
 
 def needs_attention(cluster: Cluster) -> bool:

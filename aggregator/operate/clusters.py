@@ -30,7 +30,7 @@ class Watched(Protocol):
     """The clusters that are watched."""
 
     def statuses(self) -> Sequence[ClusterStatus]:
-        """Each of them, and those that were removed a while ago."""
+        """Each of them, home first, then by name, and those that were removed a while ago."""
 
     async def confirm(self, cluster: str | None, seconds: float) -> None:
         """Asks the API server of a cluster (None: of all) whether it is there, for so long at most."""
@@ -46,22 +46,19 @@ class ClusterQuestions:
         self._now = now
 
     async def all(self) -> ClusterList:
-        """Every cluster, by name."""
+        """Every cluster, home first, then by name."""
         await self._watched.confirm(None, CONFIRM_SECONDS)
         return ClusterList(items=tuple(await self._described(self._watched.statuses())))
 
-    async def one(self, cluster: str) -> Cluster | None:
-        """One cluster, None if there is none of that name."""
-        if not any(status.cluster == cluster for status in self._watched.statuses()):
-            return None
+    async def one(self, cluster: str) -> Cluster | Sequence[str]:
+        """One cluster; the names there are, if it is none of them."""
         await self._watched.confirm(cluster, CONFIRM_SECONDS)
-        found = [status for status in self._watched.statuses() if status.cluster == cluster]
+        statuses = self._watched.statuses()
+        found = [status for status in statuses if status.cluster == cluster]
+        if not found:
+            return [status.cluster for status in statuses]
         described = await self._described(found)
-        return described[0] if described else None
-
-    def names(self) -> list[str]:
-        """The names there are, sorted."""
-        return sorted(status.cluster for status in self._watched.statuses())
+        return described[0]
 
     async def _described(self, statuses: Iterable[ClusterStatus]) -> list[Cluster]:
         services, endpoints = await self._counts()
@@ -75,7 +72,7 @@ class ClusterQuestions:
                 replica=self._replica,
                 observed=self._now(),
             )
-            for status in sorted(statuses, key=lambda status: status.cluster)
+            for status in statuses
         ]
 
     async def _counts(self) -> tuple[Counter[str], Counter[str]]:

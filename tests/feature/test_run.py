@@ -95,11 +95,11 @@ async def test_it_serves_answers_and_stops(west: Path, east: Path, tmp_path: Pat
         assert (await page(health, "/live")).status == 200
         index = (await page(admin, "/")).json()
         assert {"/metrics", "/version", "/clusters", "/findings"} <= set(index)
-        clusters = (await page(admin, "/clusters")).json()
-        assert {name: (state["state"], state["home"]) for name, state in clusters.items()} == {
-            "west": ("synced", True),
-            "east": ("synced", False),
-        }
+        clusters = (await page(admin, "/clusters")).json()["items"]
+        assert [(one["cluster"], one["state"], one["home"]) for one in clusters] == [
+            ("west", "Synced", True),
+            ("east", "Synced", False),
+        ]
         (finding,) = (await page(admin, "/findings")).json()
         assert finding.startswith("Pod shop/odd in west: ")
 
@@ -319,5 +319,5 @@ async def test_a_remote_that_is_not_read_in_time_is_told_and_not_waited_for(west
             200,
             {"ready": True, "waiting": [], "unsettled": ["cluster east is connecting"]},
         )
-        assert (await plane.admin("/clusters")).json()["east"]["state"] == "connecting"
+        assert (await plane.admin("/clusters/east")).json()["state"] == "Connecting"
         assert 'isthmus_cluster_state{cluster="east",state="connecting"} 1.0' in (await plane.admin("/metrics")).text
