@@ -11,6 +11,7 @@ import json
 import pytest
 import yaml
 
+from aggregator.views import ztunnel
 from tests.golden.test_ztunnel import CASES
 from tests.kit import golden
 from tests.kit.clock import virtual_time
@@ -45,6 +46,7 @@ async def test_clusters_behind_api_servers_lead_to_the_bytes_of_those_in_directo
         world = World(home.name, facts=mesh.table)
         world.step()
     recorded = json.loads((scenario.directory / "isthmus" / "ztunnel.json").read_text())
-    assert world.versions() == recorded["versions"]
+    assert world.versions() | world.versions(ztunnel.AUTHORIZATIONS) == recorded["versions"]
     assert world.addresses() == recorded["address"]
+    assert world.told(ztunnel.AUTHORIZATIONS) == recorded["authorization"]
     assert [str(finding) for finding in world.findings()] == recorded["findings"]

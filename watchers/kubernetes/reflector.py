@@ -2,6 +2,7 @@
 
 In: a session and a machine that says what to ask. Out: facts in a store under (cluster, kind), or (cluster, kind,
 namespace) of a kind that is read in one namespace; SourceFaults for objects that cannot be used; the state, by a call.
+Of kinds that are in namespaces only the selected ones are read: nothing else is kept, not even by its name.
 One task, nothing per event: what arrives together is one revision. No slice of work is longer than what fits into the
 connection's buffer, but for the answer to a list that came in one piece, which a thread decodes.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 import msgspec
@@ -37,6 +38,7 @@ from watchers.kubernetes.listwatch import (
 )
 from watchers.kubernetes.session import Broken, Requests, Response
 from watchers.metrics import WatchMetrics
+from watchers.selection import Selection
 from watchers.sink import Cause, Facts
 
 MOST_FAULTS = 100
@@ -47,6 +49,10 @@ _LONGEST_BODY = 512 << 20
 _LONGEST_REFUSAL = 64 << 10
 _DECODED_INLINE = 4 << 20
 _DISCOVERY_SECONDS = 30.0
+_DROPPED_AT_ONCE = 1000
+
+_OF_SYSTEM_NAMESPACE = frozenset({"Gateway"})
+"""Kinds that are read of the system namespace in any case: what leads into a network may be there."""
 
 Request = List | Watch | Discover | Wait
 
@@ -56,6 +62,10 @@ class Store(Facts, Protocol):
 
     def get(self, key: ObjectKey) -> Fact | None:
         """The fact of a key, None if it has none."""
+        ...
+
+    def scan(self, prefix: tuple[str, ...]) -> Iterator[tuple[ObjectKey, Fact]]:
+        """What stands under a prefix."""
         ...
 
 
@@ -70,8 +80,7 @@ class Resource(msgspec.Struct, frozen=True):
     @property
     def paths(self) -> tuple[str, ...]:
         """Where an API server serves them, the best version first."""
-        name = self.kind.name.lower()
-        plural = f"{name}es" if name.endswith("s") else f"{name}s"
+        plural = _plural(self.kind.name.lower())
         place = f"namespaces/{self.namespace}/" if self.namespace else ""
         return tuple(
             f"/{'apis' if '/' in version else 'api'}/{version}/{place}{plural}" for version in self.kind.api_versions
@@ -81,6 +90,18 @@ class Resource(msgspec.Struct, frozen=True):
         """What the keys of their facts begin with; nobody else may write there."""
         prefix = (cluster, self.kind.fact)
         return (*prefix, self.namespace) if self.namespace else prefix
+
+    @property
+    def selective(self) -> bool:
+        """Whether it is read of selected namespaces alone."""
+        return self.kind.namespaced and not self.namespace
+
+
+def _plural(name: str) -> str:
+    """The name of a kind's resource, as API conventions form it."""
+    if name.endswith("y") and name[-2] not in "aeiou":
+        return f"{name[:-1]}ies"
+    return f"{name}es" if name.endswith("s") else f"{name}s"
 
 
 def resources(system_namespace: str, kinds: Iterable[Kind] = KINDS) -> tuple[Resource, ...]:
@@ -99,6 +120,7 @@ def _resource(kind: Kind, system_namespace: str) -> Resource:
 class Reflector:
     """One resource of one cluster. ``report`` is called with every change of state and its reason.
 
+    ``selection`` are the namespaces that are read (None: all), for which it is waited a little, and which may change.
     ``chance`` gives numbers from 0 to 1, for jitter; ``now`` and ``wall`` are the time in seconds, one that only grows
     and Unix time.
     """
@@ -113,12 +135,17 @@ class Reflector:
         system_namespace: str,
         report: Callable[[State, str], None],
         metrics: WatchMetrics,
+        selection: Selection | None = None,
         chance: Callable[[], float],
         pace: Pace = USUAL,
         now: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._resource = resource
+        self._kind = resource.kind.apart()
+        self._selection = selection if resource.selective else None
+        self._narrowed = False
+        self._asking: asyncio.Timeout | None = None
         self._cluster = cluster
         self._requests = requests
         self._store = store
@@ -130,19 +157,73 @@ class Reflector:
         self._source = f"cluster {cluster}"
         self._labels = (cluster, resource.kind.name)
         self._machine = ListWatch(resource.paths, chance=chance, pace=pace)
-        self._reader = EventReader(resource.kind, cluster, system_namespace)
+        self._reader = EventReader(self._kind, cluster, system_namespace)
         self._faults: dict[ObjectKey, SourceFault] = {}
         self._received = 0.0
 
     async def run(self) -> None:
         """Keeps the facts up to date until cancelled. They stay: to remove them is up to who cancels."""
+        if self._selection is None:
+            await self._keep()
+            return
+        await self._selection.settled()
+        with self._selection.heard_by(self._select):
+            self._select()
+            # Nothing is held yet that would have to be dropped.
+            self._narrowed = False
+            await self._keep()
+
+    async def _keep(self) -> None:
         actions = self._machine.begin(self._now())
         while True:
             request = self._carry_out(actions)
             if request is None:
                 # Only while a watch is being read is there nothing to ask for.
                 raise RuntimeError(f"{self._source}: nothing to do after {actions}")
-            actions = await self._ask(request)
+            try:
+                async with asyncio.timeout(None) as asking:
+                    self._asking = asking
+                    actions = await self._ask(request)
+            except TimeoutError:
+                if not asking.expired():
+                    raise
+                actions = self._machine.left(self._now())
+            finally:
+                self._asking = None
+            if self._narrowed:
+                await self._drop_unselected()
+
+    def _select(self) -> None:
+        """Other namespaces may be selected than before: from the next object on they decide."""
+        before, after = self._kind.namespaces, self._selection.namespaces if self._selection is not None else None
+        if after is not None and self._kind.name in _OF_SYSTEM_NAMESPACE:
+            after |= {self._system_namespace}
+        if after == before:
+            return
+        self._kind.namespaces = after
+        leave = False
+        if after is not None and (before is None or not before <= after):
+            self._narrowed = True
+            # A list goes on: what it brings is looked at once more before it is written.
+            leave = self._machine.watching
+        if before is not None and (after is None or not after <= before):
+            leave = self._machine.widen(None if after is None else sorted(after - before)) or leave
+        if leave and self._asking is not None and not self._asking.expired():
+            self._asking.reschedule(asyncio.get_running_loop().time())
+
+    async def _drop_unselected(self) -> None:
+        """What is held of namespaces that are not selected any more goes, some of it at a time."""
+        self._narrowed = False
+        prefix, counts = self._resource.prefix(self._cluster), self._kind.counts
+        held = [key for key, _ in self._store.scan(prefix) if not counts(key[2])]
+        cause = Cause(int(self._wall() * 1e9), self._source, len(held))
+        for first in range(0, len(held), _DROPPED_AT_ONCE):
+            # Meanwhile they may have been selected again.
+            gone = [key for key in held[first : first + _DROPPED_AT_ONCE] if not counts(key[2])]
+            self._store.apply([(key, None) for key in gone], cause)
+            await asyncio.sleep(0)
+        kept = {key: fault for key, fault in self._faults.items() if counts(key[2])}
+        self._store.apply(list(self._changed_faults(kept, {})), cause)
 
     def _carry_out(self, actions: Iterable[Action]) -> Request | None:
         """Does what can be done at once; returns the request, if there is one to make."""
@@ -186,7 +267,7 @@ class Reflector:
                 return await self._refused(response)
             body = await _body(response, _LONGEST_BODY)
         self._received = self._wall()
-        decode, cluster, system_namespace = self._resource.kind.decode_page, self._cluster, self._system_namespace
+        decode, cluster, system_namespace = self._kind.decode_page, self._cluster, self._system_namespace
         try:
             if len(body) <= _DECODED_INLINE:
                 page = decode(body, cluster, system_namespace, _LONGEST_LINE)
@@ -237,13 +318,18 @@ class Reflector:
         return self._machine.refused(refusal(status, body, headers), self._now())
 
     def _selectors(self) -> dict[str, str]:
-        selectors = {"fieldSelector": self._resource.field_selector, "labelSelector": self._resource.label_selector}
+        fields, labels, namespaces = self._resource.field_selector, self._resource.label_selector, self._kind.namespaces
+        if namespaces is not None and len(namespaces) == 1:
+            # Selectors of fields know no "or", so that of several namespaces everything is asked for.
+            (only,) = namespaces
+            fields = f"{fields},metadata.namespace={only}".lstrip(",")
+        selectors = {"fieldSelector": fields, "labelSelector": labels}
         return {name: value for name, value in selectors.items() if value}
 
     def _apply(
         self, changes: Mapping[ObjectKey, Fact | None], invalid: Mapping[ObjectKey, InvalidObject], objects: int
     ) -> None:
-        if self._resource.namespace:
+        if self._resource.namespace or self._kind.namespaces is not None:
             changes = {key: fact for key, fact in changes.items() if self._asked_for(key)}
         cause = Cause(int(self._received * 1e9), self._source, objects)
         if not invalid and not self._faults:
@@ -257,7 +343,7 @@ class Reflector:
             last_good = self._store.get(key) if key[0] else None
             if last_good is not None:
                 items.setdefault(key, last_good)
-        if self._resource.namespace:
+        if self._resource.namespace or self._kind.namespaces is not None:
             items = {key: fact for key, fact in items.items() if self._asked_for(key)}
         self._metrics.lists.add(*self._labels)
         cause = Cause(int(self._received * 1e9), self._source, len(items))
@@ -267,8 +353,8 @@ class Reflector:
             self._store.apply(faults, cause)
 
     def _asked_for(self, key: ObjectKey) -> bool:
-        """Whether an object is of the namespace that was asked for. A server that sends others is none to believe."""
-        return key[2] == self._resource.namespace
+        """Whether an object is of a namespace that was asked for. A server that sends others is none to believe."""
+        return key[2] == self._resource.namespace if self._resource.namespace else self._kind.counts(key[2])
 
     def _changed_faults(
         self, kept: dict[ObjectKey, SourceFault], invalid: Mapping[ObjectKey, InvalidObject]

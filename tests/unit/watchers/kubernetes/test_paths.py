@@ -1,0 +1,30 @@
+"""Where API servers serve the kinds that are read."""
+
+from __future__ import annotations
+
+import pytest
+
+from watchers.facts.kinds import KINDS
+from watchers.kubernetes.reflector import resources
+
+SERVED = {
+    "Namespace": "/api/v1/namespaces",
+    "Node": "/api/v1/nodes",
+    "Pod": "/api/v1/pods",
+    "Service": "/api/v1/services",
+    "MeshConfig": "/api/v1/namespaces/istio-system/configmaps",
+    "TLSSecret": "/api/v1/secrets",
+    "EndpointSlice": "/apis/discovery.k8s.io/v1/endpointslices",
+    "Gateway": "/apis/gateway.networking.k8s.io/v1/gateways",
+    "GatewayClass": "/apis/gateway.networking.k8s.io/v1/gatewayclasses",
+    "Ingress": "/apis/networking.k8s.io/v1/ingresses",
+    "IngressClass": "/apis/networking.k8s.io/v1/ingressclasses",
+    "AuthorizationPolicy": "/apis/security.istio.io/v1/authorizationpolicies",
+    "PeerAuthentication": "/apis/security.istio.io/v1/peerauthentications",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.fact)
+def test_a_kind_is_asked_for_under_the_plural_that_its_api_has(kind: object) -> None:
+    paths = {one.kind.fact: one.paths[0] for one in resources("istio-system")}
+    assert paths[kind.fact] == SERVED[kind.fact]  # type: ignore[attr-defined]
