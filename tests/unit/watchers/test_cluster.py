@@ -98,6 +98,7 @@ class Stage:
         self.changes = self.table.cursor("mesa")
         self.made: dict[str, Scripted] = {}
         self.prepared: dict[str, Scripted | Exception] = {}
+        self.now = 0.0
         self.watch: ClusterWatch[str, Kind] = ClusterWatch(
             "mesa",
             self.table,
@@ -106,7 +107,7 @@ class Stage:
             kinds=[(kind, self.table) for kind in kinds or (NAMESPACES,)],
             connect=self._connect,
             delays=self._delays,
-            now=lambda: 0,
+            now=lambda: int(self.now * 1e9),
             identified=identified,
             turns=turns,
         )
@@ -127,6 +128,13 @@ class Stage:
         found = self.table.get(STATE)
         assert isinstance(found, Cluster)
         return found.state, found.reason
+
+    @property
+    def moments(self) -> tuple[float, float]:
+        """Since when it is in its state, and since when unconfirmed."""
+        found = self.table.get(STATE)
+        assert isinstance(found, Cluster)
+        return found.since, found.unconfirmed
 
     def names(self, kind: str = "Namespace") -> Sequence[str]:
         return sorted(key[3] for key, _ in self.table.scan(("mesa", kind)))
@@ -391,3 +399,170 @@ async def test_nothing_is_read_of_an_api_server_that_is_one_too_many() -> None:
     async with running(stage) as first:
         assert (first.sinks, first.closed) == ({}, True)
         assert [*stage.table.scan(("mesa",))] == []
+
+
+async def test_a_credential_that_is_refused_makes_a_cluster_denied_though_its_watches_go_on() -> None:
+    stage = Stage()
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        first.is_now(Health("denied", "401 Unauthorized", confirmed=1.0, lost=3.0))
+        assert (stage.state, stage.names()) == (("denied", "401 Unauthorized"), ["shop"])
+        first.is_now(Health(confirmed=5.0))
+        assert stage.state == ("synced", "")
+
+
+async def test_a_server_that_does_not_answer_makes_a_cluster_stale_until_it_does() -> None:
+    stage = Stage()
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        first.is_now(Health("silent", "no answer", confirmed=1.0, lost=3.0))
+        assert (stage.state, stage.names()) == (("stale", "no answer"), ["shop"])
+        first.is_now(Health(confirmed=5.0))
+        assert stage.state == ("synced", "")
+
+
+async def test_a_silence_before_everything_was_read_is_not_the_state_of_what_is_held() -> None:
+    stage = Stage(NAMESPACES, NODES)
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        first.is_now(Health("silent", "no answer", lost=3.0))
+        assert stage.state == ("syncing", "no answer")
+
+
+async def test_a_new_credential_that_is_refused_never_takes_over_though_it_read_everything() -> None:
+    stage = Stage()
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        stage.watch.use("t2")
+        await settle()
+        second = stage.made["t2"]
+        second.is_now(Health("denied", "401 Unauthorized", lost=3.0))
+        second.holds("Namespace", "shop", "more")
+        assert (stage.state, stage.names()) == (("synced", "the new credential: 401 Unauthorized"), ["shop"])
+        second.is_now(Health(confirmed=9.0))
+        assert (stage.state, stage.names()) == (("synced", ""), ["more", "shop"])
+
+
+async def test_the_moments_of_a_cluster_change_with_its_state_alone() -> None:
+    stage = Stage()
+    async with running(stage) as first:
+        stage.now = 100.0
+        first.holds("Namespace", "shop")
+        assert stage.moments == (100.0, 0.0)
+        stage.now = 110.0
+        first.is_now(Health("silent", "no answer", confirmed=105.0, lost=107.0))
+        assert stage.moments == (110.0, 107.0)
+        stage.now, revision = 120.0, stage.table.revision
+        first.is_now(Health("silent", "no answer", confirmed=105.0, lost=107.0))
+        assert (stage.moments, stage.table.revision) == ((110.0, 107.0), revision)
+        first.is_now(Health("denied", "401 Unauthorized", confirmed=105.0, lost=107.0))
+        assert stage.moments == (120.0, 107.0)
+        stage.now = 130.0
+        first.is_now(Health(confirmed=130.0))
+        assert stage.moments == (130.0, 0.0)
+
+
+async def test_a_kind_that_cannot_be_read_leaves_the_cluster_unconfirmed_from_then_on() -> None:
+    stage = Stage(NAMESPACES, NODES)
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        first.holds("Node", "n1")
+        stage.now = 50.0
+        first.is_now(Health(confirmed=49.0))
+        first.reports["Node"]("stale", "503")
+        stage.now = 70.0
+        first.is_now(Health(confirmed=69.0))
+        assert stage.moments == (50.0, 50.0)
+        nodes = next(kind for kind in stage.watch.status().kinds if kind.kind == "Node")
+        assert (nodes.state, nodes.reason, nodes.confirmed, nodes.objects) == ("stale", "503", 49.0, 1)
+
+
+async def test_a_cluster_that_was_never_read_has_nothing_to_confirm_and_no_lag() -> None:
+    stage = Stage()
+    stage.prepared["t1"] = Scripted("t1", Unidentified("connection refused", denied=False))
+    async with running(stage):
+        stage.now = 60.0
+        status = stage.watch.status()
+        assert (status.state, status.lag, status.since, stage.moments) == ("Connecting", -1.0, 0.0, (0.0, 0.0))
+
+
+async def test_the_lag_counts_from_the_last_proof_that_what_is_held_is_current() -> None:
+    stage = Stage()
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        first.is_now(Health(confirmed=100.0))
+        stage.now = 101.5
+        assert stage.watch.status().lag == pytest.approx(1.5)
+
+
+async def test_the_lag_of_a_lost_cluster_counts_from_between_the_last_proof_and_the_first_question_in_vain() -> None:
+    stage = Stage()
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        first.is_now(Health("silent", "no answer", confirmed=100.0, lost=102.0))
+        stage.now = 195.0
+        status = stage.watch.status()
+        assert (status.state, status.reason, status.lag) == ("Stale", "no answer", pytest.approx(94.0))
+
+
+async def test_people_are_told_of_a_question_that_is_open_for_long_before_any_proxy_is() -> None:
+    stage = Stage()
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        first.is_now(Health(confirmed=100.0, asked=102.0))
+        stage.now = 103.0
+        status = stage.watch.status()
+        assert (status.state, status.reason, status.since) == ("Stale", "no answer for 1.0 s", 102.0)
+        assert stage.state == ("synced", "")
+        first.last_heard = 102.5
+        assert stage.watch.status().state == "Synced"
+
+
+async def test_a_status_tells_where_the_cluster_is_and_how_long_its_credentials_last() -> None:
+    stage = Stage(NAMESPACES, EXTRAS)
+    async with running(stage) as first:
+        first.holds("Namespace", "shop", "bank")
+        first.reports["Extra"]("denied", "403 Forbidden")
+        first.last_heard = 7.0
+        status = stage.watch.status()
+        assert (status.cluster, status.home, status.uid) == ("mesa", False, "uid-mesa")
+        assert (status.server, status.token_expires) == ("mesa.example:6443", 1.0)
+        assert (status.certificate_expires, status.server_certificate_expires) == (2.0, 3.0)
+        assert [(kind.kind, kind.state, kind.objects, kind.heard) for kind in status.kinds] == [
+            ("Namespace", "synced", 2, 7.0),
+            ("Extra", "denied", 0, 7.0),
+        ]
+
+
+async def test_an_update_is_pending_while_the_old_credential_serves_and_the_new_one_does_not_work() -> None:
+    stage = Stage()
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        stage.watch.use("t2")
+        await settle()
+        assert stage.watch.status().state == "Synced"
+        stage.made["t2"].reports["Namespace"]("denied", "401 Unauthorized")
+        assert stage.watch.status().state == "UpdatePending"
+        stage.made["t2"].holds("Namespace", "shop")
+        assert stage.watch.status().state == "Synced"
+        stage.watch.refuse("it would start a program")
+        status = stage.watch.status()
+        assert (status.state, status.reason) == ("UpdatePending", "it would start a program")
+
+
+async def test_an_old_credential_that_fails_too_is_what_people_are_told() -> None:
+    stage = Stage()
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        stage.watch.refuse("it would start a program")
+        first.is_now(Health("denied", "401 Unauthorized", confirmed=1.0, lost=3.0))
+        assert stage.watch.status().state == "Denied"
+
+
+async def test_confirming_asks_the_connection_that_serves() -> None:
+    stage = Stage()
+    await stage.watch.confirm(1.0)
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        await stage.watch.confirm(1.0)
+        assert first.confirms == [1.0]
