@@ -159,7 +159,8 @@ class EventReader:
                 try:
                     self._change(event.type, event.object, events)
                 except InvalidObject as error:
-                    events.invalid[error.key or (self._cluster, self._kind.fact, "", "")] = error
+                    if not error.key or self._kind.counts(error.key[2]):
+                        events.invalid[error.key or (self._cluster, self._kind.fact, "", "")] = error
                 except _UNREADABLE:
                     # It has no name that could be read, and so none that a fact could have.
                     pass
@@ -179,6 +180,8 @@ class EventReader:
         events.objects += 1
         events.resource_version = str(metadata.get("resourceVersion") or "") or events.resource_version
         error = self._kind.too_large(metadata, self._most_bytes, self._cluster)
+        if error.key and not self._kind.counts(error.key[2]):
+            return True
         if change != "DELETED":
             events.invalid[error.key or (self._cluster, self._kind.fact, "", "")] = error
         elif error.key:
@@ -218,11 +221,16 @@ class EventReader:
             keyed = self._kind.decode_json(data, self._cluster, self._system_namespace)
         # What is deleted, or is none of ours (any more), needs its name alone.
         key, fact = keyed or (self._key(data), None)
+        if key is None:
+            return
         events.changes[key] = fact
         events.invalid.pop(key, None)
 
-    def _key(self, data: bytes | msgspec.Raw) -> ObjectKey:
+    def _key(self, data: bytes | msgspec.Raw) -> ObjectKey | None:
+        """Its key; None if it is in a namespace that does not count."""
         metadata = _named.decode(data).metadata
+        if not self._kind.counts(metadata.namespace):
+            return None
         kind = intern(self._kind.fact)
         if self._kind.namespaced:
             return namespaced_key(self._cluster, kind, metadata)

@@ -8,6 +8,8 @@ changes", "streaming lists") and of what API servers do in trouble:
 - The present content comes as a streamed list, or in pages where a server refuses that; it counts once it is complete.
 - A watch goes on from the last version it told, whatever broke it. Only a server that no longer knows that version, or
   another history than the one read before, leads to a new list, of which the difference counts.
+- What counts may become more: a few namespaces are listed by themselves, before the watch goes on from where it was, so
+  that nothing they are told since is missed; many lead to a new list.
 - What cannot be read is not gone: content is replaced by a complete list alone.
 - Waits grow and are jittered; a watch that brought something, or lasted, resets them, a list or an answer does not.
   No server is ever asked to begin more than six times in ten seconds.
@@ -16,7 +18,7 @@ changes", "streaming lists") and of what API servers do in trouble:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -30,13 +32,16 @@ State = Literal["connecting", "syncing", "synced", "stale", "denied", "absent"]
 """What is known of a kind: not reached yet; being read; held as the server has it; held as it was, while it cannot be
 read; refused to this credential; not served by this cluster, which is to hold none of it."""
 
-Reason = Literal["eof", "timeout", "gone", "auth", "throttled", "server", "connect", "decode", "absent", "refused"]
+Reason = Literal[
+    "eof", "timeout", "gone", "auth", "throttled", "server", "connect", "decode", "absent", "refused", "selection"
+]
 """Why a list or a watch has to begin again."""
 
 _STARTS = 4
 _STARTS_SECONDS = 10.0
 # So many requests may have begun in those seconds before a list and the watch that follows it at once.
 
+_MOST_PARTS = 8
 _MOST_PAGES = 20_000
 _MOST_RETRY_AFTER = 300.0
 _NO_WATCH_LIST = frozenset({400, 405, 406, 415, 422})
@@ -144,12 +149,16 @@ class ListWatch:
         self._chance = chance
         self._pace = pace
         self._path = 0
-        self._phase: Literal["wait", "list", "initial", "watch", "discover"] = "wait"
+        self._phase: Literal["wait", "list", "initial", "watch", "discover", "part"] = "wait"
         self._may_stream = streaming
         self._resource_version = ""
         # The complete content was told once, so there is something to lose.
         self._complete = False
         self._gone_confirmed = False
+        # Namespaces that are still to be listed, and whether everything is.
+        self._parts: dict[str, None] = {}
+        self._part = ""
+        self._again = False
         self._pending: dict[ObjectKey, Fact] = {}
         self._invalid: dict[ObjectKey, InvalidObject] = {}
         self._pages = 0
@@ -176,6 +185,11 @@ class ListWatch:
         """The version up to which everything was told; "" while the content is being listed."""
         return self._resource_version
 
+    @property
+    def watching(self) -> bool:
+        """Whether a watch is what is being asked for, or read."""
+        return self._phase == "watch"
+
     def begin(self, now: float) -> list[Action]:
         """The first request."""
         return [self._report, *self.passed(now)]
@@ -187,9 +201,17 @@ class ListWatch:
         path = self._paths[self._path]
         pace = self._pace
         seconds = int(pace.watch * (1 + self._chance()))
+        if self._again:
+            self._resource_version = ""
+        if self._resource_version and self._parts:
+            self._phase = "part"
+            self._pending, self._invalid, self._pages = {}, {}, 0
+            self._part = next(iter(self._parts))
+            return [List(_within(path, self._part), pace.limit, "", pace.list_silence)]
         if self._resource_version:
             self._phase = "watch"
             return [Watch(path, self._resource_version, False, seconds, pace.silence)]
+        self._parts, self._again = {}, False
         self._pending, self._invalid, self._pages = {}, {}, 0
         # What cuts a streamed list off twice may let pages through.
         if self._may_stream and self._broken_streams < 2:
@@ -198,6 +220,22 @@ class ListWatch:
         self._phase = "list"
         # A server that compacts faster than we can turn its pages is asked for everything at once.
         return [List(path, 0 if self._expired_lists > 1 else pace.limit, "", pace.list_silence)]
+
+    def widen(self, namespaces: Iterable[str] | None) -> bool:
+        """What is in these namespaces (None: in all) counts from now on, too, and is to be read.
+
+        Returns whether to leave the request under way for it at once, see `left`.
+        """
+        if namespaces is not None:
+            self._parts.update(dict.fromkeys(namespaces))
+        if namespaces is None or len(self._parts) > _MOST_PARTS:
+            self._parts, self._again = {}, True
+        # A list goes on, unless it is in vain, and what it lacks is read after it.
+        return self._phase == "watch" or (self._again and self._phase in ("list", "initial", "part"))
+
+    def left(self, now: float) -> list[Action]:
+        """The request was left, since there is something else to be read."""
+        return [self._wait(0.0, "selection", now)]
 
     def opened(self, now: float) -> list[Action]:
         """The watch was accepted: what comes now are its events."""
@@ -217,8 +255,14 @@ class ListWatch:
             if self._pages >= _MOST_PAGES:
                 return self._failed("server", f"a list does not end after {_MOST_PAGES} pages", now)
             actions = self._reported("syncing") if not self._complete else []
-            limit = self._pace.limit
-            return [*actions, List(self._paths[self._path], limit, page.continue_token, self._pace.list_silence)]
+            path = self._paths[self._path]
+            if self._phase == "part":
+                path = _within(path, self._part)
+            return [*actions, List(path, self._pace.limit, page.continue_token, self._pace.list_silence)]
+        if self._phase == "part":
+            self._parts.pop(self._part, None)
+            # Whatever has changed since is told by the watch, though it may begin with what has changed before.
+            return [Apply(self._pending, self._invalid, len(self._pending)), *self.passed(now)]
         if not page.resource_version:
             return self._failed("decode", "a list came without a resourceVersion", now)
         self._resource_version = page.resource_version
@@ -250,6 +294,8 @@ class ListWatch:
             return [*actions, *self._refused(events.refusal, now, told=True)]
         if events.garbage:
             return [*actions, *self._without_fruit("decode", "a line of the watch is no event", now)]
+        if self._parts or self._again:
+            return [*actions, *self.left(now)]
         return actions
 
     def ended(self, now: float) -> list[Action]:
@@ -434,6 +480,12 @@ class ListWatch:
             return []
         self._report = report
         return [report]
+
+
+def _within(path: str, namespace: str) -> str:
+    """The path of the same objects in one namespace."""
+    root, _, plural = path.rpartition("/")
+    return f"{root}/namespaces/{namespace}/{plural}"
 
 
 def _group_version(path: str) -> str:
