@@ -30,7 +30,7 @@ _SIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"\b401\b", ("auth",)),
     (r"\b403\b", ("rbac",)),
 )
-_HTTP_STATUS = re.compile(r"\b[1-5]\d\d [A-Z]")
+_HTTP_STATUS = re.compile(r"\b[1-5]\d\d [A-Z]|\banswers [1-5]\d\d\b")
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -45,9 +45,10 @@ def stages(cluster: Cluster) -> list[Stage]:
     """The stages up to where reading stops; none for what is no API server or has been removed."""
     if not cluster.server or cluster.state == "Removed":
         return []
-    unread = [kind for kind in cluster.kinds if kind.state not in _ANSWERED]
-    reasons = [kind.reason for kind in unread if kind.reason] or [cluster.reason]
-    proven = len(unread) < len(cluster.kinds)
+    reasons = _of_the_server(cluster)
+    proven = reasons is None and any(kind.state in _ANSWERED for kind in cluster.kinds)
+    if reasons is None:
+        reasons = [kind.reason for kind in cluster.kinds if kind.reason and kind.state not in _ANSWERED]
     reason, stopped = ("", ()) if proven else next(filter(_has_sign, map(_stopped, reasons)), ("", ()))
     if stopped and stopped != ("rbac",):
         return [*_before(stopped[0], cluster), Stage("/".join(stopped), "FAIL", reason)]
@@ -56,7 +57,19 @@ def stages(cluster: Cluster) -> list[Stage]:
         found = _before("auth", cluster)
     else:
         found = [Stage(name, "unknown") for name in _CONNECTING]
+        if reasons and reasons[0]:
+            return [*found, Stage("answer", "FAIL", reasons[0])]
     return [*found, Stage("auth", "ok" if authorised else "unknown"), *_of_kinds(cluster.kinds)]
+
+
+def _of_the_server(cluster: Cluster) -> list[str] | None:
+    """What is wrong with the API server as a whole, which counts for more than what its kinds said last; None if what
+    is wrong is told of kinds, or nothing is.
+    """
+    well = cluster.state in ("Synced", "Syncing", "UpdatePending")
+    if well or any(cluster.reason.startswith(f"{kind.kind}: ") for kind in cluster.kinds):
+        return None
+    return [cluster.reason]
 
 
 def _stopped(reason: str) -> tuple[str, tuple[str, ...]]:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -43,12 +43,28 @@ def test_tls_is_not_said_to_be_well_where_no_certificate_was_seen() -> None:
     assert shown == "dns ok | tcp ok | tls unknown | auth FAIL 401 Unauthorized"
 
 
-def test_a_reason_that_tells_of_no_certain_stage_leaves_all_of_them_unknown() -> None:
-    assert {stage.state for stage in stages(connecting("nothing was heard for too long"))} == {"unknown"}
+def test_silence_leaves_open_where_it_is() -> None:
+    shown = told(connecting("nothing was heard for too long"))
+    assert shown == "dns unknown | tcp unknown | tls unknown | answer FAIL nothing was heard for too long"
 
 
-def test_an_answer_that_is_no_good_one_has_come_over_a_connection_that_is() -> None:
-    assert told(connecting("503 ServiceUnavailable")).startswith("dns ok | tcp ok | tls ok | auth unknown")
+@pytest.mark.parametrize("reason", ["503 ServiceUnavailable", "the API server answers 503"])
+def test_an_answer_that_is_no_good_one_has_come_over_a_connection_that_is(reason: str) -> None:
+    assert told(connecting(reason)).startswith("dns ok | tcp ok | tls ok | auth unknown")
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "shown"),
+    [
+        ("Stale", "no answer for 1.2 s", "answer FAIL no answer for 1.2 s"),
+        ("Stale", "the API server cannot be reached: Connection refused", "dns ok | tcp FAIL"),
+        ("Denied", "401 Unauthorized: the API server does not accept the credential", "tls ok | auth FAIL 401"),
+    ],
+)
+def test_what_is_wrong_with_the_server_counts_for_more_than_what_kinds_said_last(
+    state: Literal["Stale", "Denied"], reason: str, shown: str
+) -> None:
+    assert shown in told(cluster(state=state, reason=reason))
 
 
 def test_kinds_that_may_not_be_read_are_counted_and_named() -> None:
@@ -60,7 +76,8 @@ def test_kinds_that_may_not_be_read_are_counted_and_named() -> None:
 
 def test_where_nothing_may_be_read_the_credential_is_good_all_the_same() -> None:
     kinds = (unread("Pod", "denied", "403 Forbidden"), unread("Service", "denied", "403 Forbidden"))
-    assert told(cluster(state="Denied", kinds=kinds)).startswith("dns ok | tcp ok | tls ok | auth ok | rbac FAIL 0/2 ")
+    denied = cluster(state="Denied", reason="Pod: 403 Forbidden; Service: 403 Forbidden", kinds=kinds)
+    assert told(denied).startswith("dns ok | tcp ok | tls ok | auth ok | rbac FAIL 0/2 ")
 
 
 def test_a_list_that_fails_is_told_from_a_watch_that_does() -> None:
