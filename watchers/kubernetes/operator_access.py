@@ -27,6 +27,7 @@ from kubernetes_asyncio import client, config
 from kubernetes_asyncio.client.exceptions import ApiException
 from kubernetes_asyncio.config import ConfigException
 
+from watchers.kubernetes.remote_secret import Reach
 from watchers.reader_role import RBAC, Manifest
 
 FIELD_MANAGER = "isthmus-create-remote-secret"
@@ -50,18 +51,6 @@ class Refusal(Exception):
         super().__init__(message)
         self.trouble = trouble
         self.status = status
-
-
-class Reach(msgspec.Struct, frozen=True):
-    """How an API server is reached: its URL, its authorities in base64 of PEM ("" for the system's), and the name in
-    its certificate ("" for that of the URL). ``insecure`` is whether its certificate is not verified.
-    """
-
-    server: str
-    ca_data: str = ""
-    tls_server_name: str = ""
-    insecure: bool = False
-    proxied: bool = False
 
 
 class Token(msgspec.Struct, frozen=True):

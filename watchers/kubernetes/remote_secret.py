@@ -9,14 +9,26 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import yaml
 
 from watchers.kubernetes.kubeconfig import ApiServer, read_kubeconfig
-from watchers.kubernetes.operator_access import Reach
 from watchers.registration import LABEL
 
 CLUSTER_ANNOTATION = "networking.istio.io/cluster"
 """Says the cluster's id for people and for Istio's tools; it is read from the key of the entry."""
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """How an API server is reached: its URL, its authorities in base64 of PEM ("" for the system's), and the name in
+    its certificate ("" for that of the URL). ``insecure`` is whether its certificate is not verified.
+    """
+
+    server: str
+    ca_data: str = ""
+    tls_server_name: str = ""
+    insecure: bool = False
+    proxied: bool = False
 
 
 def kubeconfig(name: str, reach: Reach, token: str) -> str:

@@ -15,7 +15,8 @@ from aggregator.cli.main import app
 from tests.kit.certificates import Issuer, pem
 from watchers.kubernetes import operator_access
 from watchers.kubernetes.kubeconfig import read_kubeconfig
-from watchers.kubernetes.operator_access import Reach, Refusal, Token, Trouble
+from watchers.kubernetes.operator_access import Refusal, Token, Trouble
+from watchers.kubernetes.remote_secret import Reach
 
 TOKEN = "a-reader's-own"
 SERVER = "https://10.9.0.4:6443"
