@@ -3,72 +3,127 @@
 `ApiServers` starts them and tells them what to do: `fakekube`, which is compiled where Go is at hand and kept below
 ~/.cache/isthmus-tests, or else the fake of the tests, which is slower, in a Python process that obeys the same commands
 (`python -m tests.bench.api_servers`). The commands are described in fakekube/main.go. Every server has a port of its
-own and TLS.
+own and TLS, and serves all kinds that Isthmus or istiod reads.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import msgspec
 
-from tests.kit.envoy import cache
+from tests.kit.go_builds import NoProgram, built
 from tests.kit.kube_api import KubeApi, KubeCluster, Lines, Scripted, error_event
-from tests.kit.kube_store import RESOURCES
+from tests.kit.kube_store import RESOURCES as READ
+from tests.kit.kube_store import Resource
 from tests.kit.kubeconfigs import kubeconfig
 from tests.kit.manifests import Manifest
+from watchers.facts.keys import ObjectKey
 
 SOURCES = Path(__file__).parent / "fakekube"
-GO = ("go", "/usr/local/go/bin/go")
-"""Where Go is looked for: it is seldom in the PATH of what is not a login shell."""
 
-ROOTS = {resource.kind: resource.root for resource in RESOURCES}
+Write = tuple[str, Manifest | ObjectKey]
+"""Of which cluster an object is created or changed, or the key of which is deleted."""
+
+_MORE = (
+    *(("v1", "ServiceAccount Endpoints Event"), ("apps/v1", "DaemonSet Deployment ReplicaSet StatefulSet")),
+    *(("autoscaling/v2", "HorizontalPodAutoscaler"), ("policy/v1", "PodDisruptionBudget")),
+    *(("networking.k8s.io/v1", "NetworkPolicy"), ("coordination.k8s.io/v1", "Lease")),
+    ("rbac.authorization.k8s.io/v1", "Role RoleBinding"),
+    ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration ValidatingWebhookConfiguration"),
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+    *(("authentication.k8s.io/v1", "TokenReview"), ("authorization.k8s.io/v1", "SubjectAccessReview")),
+)
+"""Built-in kinds that only others than Isthmus read, by their API version."""
+_MORE_CUSTOM = (
+    ("gateway.networking.k8s.io/v1", "GRPCRoute TLSRoute TCPRoute BackendTLSPolicy ListenerSet"),
+    ("gateway.networking.k8s.io/v1beta1", "ReferenceGrant"),
+    ("networking.istio.io/v1", "DestinationRule Gateway Sidecar VirtualService WorkloadGroup"),
+    *(("networking.istio.io/v1alpha3", "EnvoyFilter"), ("networking.istio.io/v1beta1", "ProxyConfig")),
+    *(("security.istio.io/v1", "RequestAuthentication"), ("telemetry.istio.io/v1", "Telemetry")),
+    ("extensions.istio.io/v1alpha1", "WasmPlugin TrafficExtension"),
+)
+"""The same of kinds that CustomResourceDefinitions define."""
+_CLUSTER_SCOPED = {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "CustomResourceDefinition"}
+_CUSTOM = ("istio.io", "gateway.networking.k8s.io")
 
 
-def fakekube() -> Path | None:
-    """The compiled servers, by the content of their sources; None where there is no Go and they were never compiled."""
-    sources = [*sorted(SOURCES.glob("*.go")), SOURCES / "go.mod"]
+def _resources(more: Iterable[tuple[str, str]]) -> list[Resource]:
+    return [
+        Resource(kind, version, _plural(kind), namespaced=kind not in _CLUSTER_SCOPED)
+        for version, kinds in more
+        for kind in kinds.split()
+    ]
+
+
+def _plural(kind: str) -> str:
+    name = kind.lower()
+    return name if name == "endpoints" else f"{name[:-1]}ies" if name.endswith(("cy", "ry")) else f"{name}s"
+
+
+RESOURCES = [*READ, *_resources(_MORE), *_resources(_MORE_CUSTOM)]
+"""All kinds that the compiled servers serve."""
+ROOTS = {resource.kind: resource.root for resource in reversed(RESOURCES)}
+"""Where objects of a kind are; of the two kinds Gateway, Gateway API's."""
+
+
+def definitions() -> Iterator[Manifest]:
+    """The CustomResourceDefinitions of a cluster, without their schemas, which nobody here asks for."""
+    for one in RESOURCES:
+        group, _, version = one.api_version.partition("/")
+        if group.endswith(_CUSTOM):
+            yield {
+                "apiVersion": "apiextensions.k8s.io/v1",
+                "kind": "CustomResourceDefinition",
+                "metadata": {
+                    "name": f"{one.plural}.{group}",
+                    "annotations": {"gateway.networking.k8s.io/bundle-version": "v1.6.0"},
+                },
+                "spec": {
+                    "group": group,
+                    "names": {"kind": one.kind, "plural": one.plural},
+                    "scope": "Namespaced" if one.namespaced else "Cluster",
+                    "versions": [{"name": version, "served": True, "storage": True}],
+                },
+            }
+
+
+def fakekube() -> Path:
+    """The compiled servers, by the content of their sources. Raises NoProgram."""
+    sources = [*sorted(SOURCES.glob("*.go")), SOURCES / "go.mod", SOURCES / "go.sum"]
     content = hashlib.sha256(b"".join(one.read_bytes() for one in sources)).hexdigest()
-    binary = cache() / f"fakekube-{content[:16]}"
-    go = next((found for name in GO if (found := shutil.which(name))), None)
-    if binary.exists() or go is None:
-        return binary if binary.exists() else None
-    cache().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache()) as directory:
-        built = Path(directory, "fakekube")
-        environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-trimpath"}
-        subprocess.run([go, "build", "-o", built, "."], cwd=SOURCES, env=environment, check=True)
-        built.replace(binary)
-    return binary
+    return built(f"fakekube-{content[:16]}", ["build", "-ldflags=-s -w", "-o", "{bin}/fakekube", "."], SOURCES)
 
 
 class ApiServers:
     """API servers, by the name of their cluster, while the context is open."""
 
-    def __init__(self) -> None:
-        binary = fakekube()
-        self.compiled = binary is not None
+    def __init__(self, *, protobuf: bool = False) -> None:
+        """`protobuf`: they speak it to whoever prefers it, as API servers do."""
+        command = [sys.executable, "-m", "tests.bench.api_servers"]
+        self.compiled = True
         """Whether they are those made for benchmarks."""
-        command = [str(binary)] if binary else [sys.executable, "-m", "tests.bench.api_servers"]
+        try:
+            command = [str(fakekube()), *(["-protobuf"] if protobuf else [])]
+        except NoProgram as error:
+            self.compiled = False
+            print(f"# the API servers are those of the tests, in Python, which take CPU time: of fakekube, {error}")
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1 << 20)
         self._ports: dict[str, int] = {}
         self._ca = ""
 
     def __enter__(self) -> ApiServers:
         self._ca = self._heard()["ca"]
-        for kind, root in ROOTS.items():
-            self._say("resource", next(one.api_version for one in RESOURCES if one.kind == kind), kind, root)
+        for one in RESOURCES:
+            self._say("resource", one.api_version, one.kind, one.root, str(one.namespaced).lower())
         return self
 
     def __exit__(
@@ -81,21 +136,32 @@ class ApiServers:
         """A server that holds these objects."""
         self._say("cluster", cluster)
         self._ports[cluster] = self._heard()["port"]
-        for one in objects:
-            self._write("put", cluster, one)
-        self.stats()
+        self.put(cluster, *definitions())
+        self.put(cluster, *objects)
 
     def kubeconfig(self, cluster: str, token: str = "token") -> bytes:
         """What leads to it; any token is accepted."""
         return kubeconfig(f"https://localhost:{self._ports[cluster]}", token, self._ca.encode())
 
-    def change(self, changes: Sequence[tuple[str, Manifest]], gaps: Sequence[float] = ()) -> list[int]:
+    def put(self, cluster: str, *objects: Manifest) -> None:
+        """Objects are created or changed; they are when this returns."""
+        for one in objects:
+            self._write((cluster, one))
+        self.stats()
+
+    def delete(self, cluster: str, *keys: ObjectKey) -> None:
+        """Objects are deleted."""
+        for key in keys:
+            self._write((cluster, key))
+        self.stats()
+
+    def change(self, changes: Sequence[Write], gaps: Sequence[float] = ()) -> list[int]:
         """Objects change, each as many seconds after the one before as `gaps` say, or as fast as that goes.
 
         Returns when each did, in nanoseconds of `time.monotonic_ns`.
         """
-        for cluster, one in changes:
-            self._write("stage", cluster, one)
+        for one in changes:
+            self._write(one, "stage")
         self._say("run", ",".join(str(int(1e9 * gap)) for gap in gaps))
         at: list[int] = self._heard()["at"]
         return at
@@ -114,12 +180,28 @@ class ApiServers:
         stats: dict[str, dict[str, int]] = self._heard()
         return stats
 
-    def _write(self, command: str, cluster: str, manifest: Manifest) -> None:
-        metadata = manifest["metadata"]
-        document = {**manifest, "metadata": {**metadata, "resourceVersion": "0"}}
+    def down(self, cluster: str, *, on: bool) -> None:
+        """Its connections are cut and its port refuses, until it is up again with all it held."""
+        self._say("down", cluster, "on" if on else "off")
+        self.stats()
+
+    def deny(self, cluster: str, token: str, *, on: bool) -> None:
+        """That token is answered with 401, and whoever watches with any is cut off once."""
+        self._say("deny", cluster, token, "on" if on else "off")
+        self._say("cut", cluster)
+        self.stats()
+
+    def _write(self, write: Write, *before: str) -> None:
+        cluster, what = write
+        if isinstance(what, tuple):
+            _, kind, namespace, name = what
+            self._say(*before, "delete", cluster, ROOTS[kind], namespace or "-", name)
+            return
+        metadata = what["metadata"]
+        document = {**what, "metadata": {**metadata, "resourceVersion": "0"}}
         data = msgspec.json.encode(document).decode()
         place = metadata.get("namespace") or "-"
-        self._say(command, cluster, ROOTS[manifest["kind"]], place, metadata["name"], data)
+        self._say(*before, "put", cluster, ROOTS[what["kind"]], place, metadata["name"], data)
 
     def _say(self, *words: str) -> None:
         assert self._process.stdin is not None
@@ -139,7 +221,7 @@ class Fallback:
         self._api = api
         self._clusters: dict[str, KubeCluster] = {}
         self._storms: dict[str, Scripted] = {}
-        self._staged: list[tuple[str, Manifest]] = []
+        self._staged: list[tuple[str, Manifest | tuple[str, str, str]]] = []
 
     async def obey(self, line: str) -> object:
         """Carries out a command; returns the answer, None if it asks for none."""
@@ -152,11 +234,11 @@ class Fallback:
                 cluster = self._clusters[rest] = KubeCluster(rest)
                 await self._api.start(cluster)
                 return {"port": int(cluster.url.rpartition(":")[2])}
-            case "put" | "stage":
-                of, _, _, _, document = rest.split(" ", 4)
-                self._staged.append((of, msgspec.json.decode(document)))
-                if name == "put":
-                    await self._run("")
+            case "put" | "delete":
+                self._stage(name, rest)
+                await self._run("")
+            case "stage":
+                self._stage(*rest.split(" ", 1))
             case "run":
                 return {"at": await self._run(rest)}
             case "stats":
@@ -164,6 +246,13 @@ class Fallback:
             case _:
                 self._turn(name, *rest.split(" "))
         return None
+
+    def _stage(self, name: str, rest: str) -> None:
+        of, root, namespace, own, *document = rest.split(" ", 4)
+        if name == "delete":
+            self._staged.append((of, (root, namespace, own)))
+        elif root in {one.root for one in READ}:
+            self._staged.append((of, msgspec.json.decode(document[0])))
 
     async def _run(self, gaps: str) -> list[int]:
         staged, self._staged = self._staged, []
@@ -177,7 +266,12 @@ class Fallback:
             elif number % 100 == 99:
                 await asyncio.sleep(0)
             at.append(time.monotonic_ns())
-            self._clusters[of].apply(document)
+            if isinstance(document, tuple):
+                root, namespace, own = document
+                kind = next(kind for kind, place in ROOTS.items() if place == root)
+                self._clusters[of].delete(kind, own if namespace == "-" else f"{namespace}/{own}")
+            else:
+                self._clusters[of].apply(document)
         return at
 
     def _turn(self, name: str, of: str, how: str) -> None:

@@ -2,7 +2,8 @@
 
 A response costs Python's gRPC 150 us, and ten clients that share two cores with the server would mostly wait for one
 another; here it costs a tenth, as in a proxy. HTTP/2 (RFC 9113) without TLS, one connection for each call, whose
-receiving windows are opened so wide at the start that they need no care later.
+receiving windows are opened so wide at the start that they need no care later; or, for a client that is to be slow,
+left as narrow as they are by default.
 """
 
 from __future__ import annotations
@@ -25,14 +26,19 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
+def _window(stream: int, size: int) -> bytes:
+    return _frame(_WINDOW_UPDATE, 0, stream, struct.pack(">I", size))
+
+
 def _text(text: str) -> bytes:
     """A string as HPACK (RFC 7541) writes it when it is short and not compressed."""
     return bytes((len(text),)) + text.encode()
 
 
-def _opening(path: str) -> bytes:
+def _opening(path: str, *, narrow: bool) -> bytes:
     """All a client says before its first message."""
-    settings = struct.pack(">HI", 4, _WIDEST)  # SETTINGS_INITIAL_WINDOW_SIZE
+    settings = b"" if narrow else struct.pack(">HI", 4, _WIDEST)  # SETTINGS_INITIAL_WINDOW_SIZE
+    wide = b"" if narrow else _window(0, _WIDEST - _INITIAL)
     headers = (
         b"\x83\x86"  # :method POST, :scheme http, from HPACK's static table
         b"\x04" + _text(path) + b"\x01" + _text("localhost")  # :path, :authority
@@ -42,18 +48,24 @@ def _opening(path: str) -> bytes:
     return (
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
         + _frame(_SETTINGS, 0, 0, settings)
-        + _frame(_WINDOW_UPDATE, 0, 0, struct.pack(">I", _WIDEST - _INITIAL))
+        + wide
         + _frame(_HEADERS, _END_HEADERS, 1, headers)
     )
 
 
 class Stream(asyncio.Protocol):
     """One call of a method with streams both ways. `heard` is given every message; `ended` is set when there are no
-    more, whoever ended the call.
+    more, whoever ended the call. A `narrow` one lets the server send 64 KB at a time, and no more while it is `held`.
     """
 
-    def __init__(self, path: str, heard: Callable[[bytes], None]) -> None:
+    def __init__(self, path: str, heard: Callable[[bytes], None], *, narrow: bool = False) -> None:
         self.ended = asyncio.Event()
+        self.away = False
+        """Whether the server has said that it will be gone (GOAWAY)."""
+        self._narrow = narrow
+        self._held = False
+        self._taken = 0
+        """Bytes that came since the server was last let send more."""
         self._path = path
         self._heard = heard
         self._transport: asyncio.Transport | None = None
@@ -81,11 +93,16 @@ class Stream(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def hold(self, *, on: bool) -> None:
+        """Let the server send no more than it may already, or go on."""
+        self._held = on
+        self._widen()
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is there."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.write(_opening(self._path))
+        transport.write(_opening(self._path, narrow=self._narrow))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
@@ -111,6 +128,8 @@ class Stream(asyncio.Protocol):
             return
         if kind == _DATA:
             self._messages += payload
+            self._taken += len(payload)
+            self._widen()
             self._hear()
         elif kind == _WINDOW_UPDATE:
             self._windows[stream] += int.from_bytes(payload)
@@ -118,8 +137,15 @@ class Stream(asyncio.Protocol):
             self._transport.write(_frame(_SETTINGS, _ACK, 0, b""))
         elif kind == _PING and not flags & _ACK:
             self._transport.write(_frame(_PING, _ACK, 0, bytes(payload)))
+        elif kind == _GOAWAY:
+            self.away = True
         if kind in (_RST_STREAM, _GOAWAY) or (kind in (_DATA, _HEADERS) and flags & _END_STREAM):
             self.ended.set()
+
+    def _widen(self) -> None:
+        if self._narrow and not self._held and self._taken and self._transport is not None:
+            self._transport.write(_window(0, self._taken) + _window(1, self._taken))
+            self._taken = 0
 
     def _hear(self) -> None:
         messages = self._messages

@@ -18,37 +18,75 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // bookmarks is how often a watch is told how far it is, as API servers do.
 const bookmarks = time.Minute
 
-// ServeHTTP answers what a reader of a cluster asks; every caller is trusted.
+// ServeHTTP answers what a client of a cluster asks; every caller is trusted whose token is not denied.
 func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	query, path, namespace := r.URL.Query(), r.URL.Path, ""
-	if path == "/api/v1/namespaces/kube-system" {
+	query, path := r.URL.Query(), r.URL.Path
+	c.mu.Lock()
+	denied := c.denied[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
+	c.mu.Unlock()
+	switch {
+	case denied:
+		refuse(w, http.StatusUnauthorized, "Unauthorized", "Unauthorized")
+		return
+	case path == "/api/v1/namespaces/kube-system":
 		fmt.Fprintf(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"uid-of-%s"}}`, c.name)
 		return
+	case c.discover(w, path):
+		return
 	}
-	if before, rest, ok := strings.Cut(path, "/namespaces/"); ok {
-		var plural string
-		if namespace, plural, ok = strings.Cut(rest, "/"); ok {
-			path = before + "/" + plural
-		}
-	}
-	t := c.tables[path]
-	selected := query.Get("fieldSelector") + query.Get("labelSelector")
-	switch {
-	case t == nil || r.Method != http.MethodGet:
+	t, k, sub := c.place(path)
+	if t == nil {
 		refuse(w, http.StatusNotFound, "NotFound", "the server could not find the requested resource")
-	case selected != "" && !c.empty(t):
-		refuse(w, http.StatusBadRequest, "BadRequest", "selectors are not served where there are objects")
-	case query.Get("watch") == "true":
-		c.watch(w, r, t, query, namespace)
-	default:
-		c.page(w, t, query, namespace)
+		return
 	}
+	labelled, err := labels.Parse(query.Get("labelSelector"))
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "BadRequest", err.Error())
+		return
+	}
+	comma := func(r rune) bool { return r == ',' }
+	s := &selection{k.namespace, labelled, strings.FieldsFunc(query.Get("fieldSelector"), comma)}
+	switch f := c.form(r, t); {
+	case r.Method != http.MethodGet:
+		c.write(w, r, t, k, sub)
+	case k.name != "":
+		if o := c.get(t, k); o != nil {
+			f.begin(w, http.StatusOK, "")
+			_, _ = w.Write(f.object(o))
+		} else {
+			refuse(w, http.StatusNotFound, "NotFound", fmt.Sprintf("%s %q not found", t.kind, k.name))
+		}
+	case query.Get("watch") == "true" || query.Get("watch") == "1":
+		c.watch(w, r, f, query, s)
+	default:
+		c.page(w, f, query, s)
+	}
+}
+
+// place is the table a path leads to, with the namespace, the name and the subresource that it says.
+func (c *cluster) place(path string) (*table, key, string) {
+	part, version := strings.Split(strings.Trim(path, "/"), "/"), 2
+	if part[0] == "apis" {
+		version = 3
+	}
+	if len(part) <= version {
+		return nil, key{}, ""
+	}
+	root, rest, k := "/"+strings.Join(part[:version], "/")+"/", part[version:], key{}
+	if rest[0] == "namespaces" && len(rest) > 2 && c.tables[root+rest[2]] != nil {
+		k.namespace, rest = rest[1], rest[2:]
+	}
+	rest = append(rest, "", "")
+	k.name = rest[1]
+	return c.tables[root+rest[0]], k, rest[2]
 }
 
 func status(code int, reason, message string) []byte {
@@ -60,12 +98,13 @@ func status(code int, reason, message string) []byte {
 }
 
 func refuse(w http.ResponseWriter, code int, reason, message string) {
+	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_, _ = w.Write(status(code, reason, message))
 }
 
 // page answers LIST: all objects, or those after a continue token, up to the limit.
-func (c *cluster) page(w http.ResponseWriter, t *table, query url.Values, namespace string) {
+func (c *cluster) page(w http.ResponseWriter, f form, query url.Values, s *selection) {
 	limit, _ := strconv.Atoi(query.Get("limit"))
 	var objects []*object
 	var number, version uint64
@@ -75,57 +114,30 @@ func (c *cluster) page(w http.ResponseWriter, t *table, query url.Values, namesp
 			refuse(w, http.StatusBadRequest, "BadRequest", "continue key is not valid")
 			return
 		}
-		if objects = c.listed(t, number); objects == nil {
+		if objects = c.listed(f.table, number); objects == nil {
 			refuse(w, http.StatusGone, "Expired", "The provided continue parameter is too old")
 			return
 		}
 	} else {
-		objects, number, version = c.list(t, namespace)
+		objects, number, version = c.list(f.table, s)
 	}
-	end, next := len(objects), ""
+	end, token := len(objects), ""
 	if limit > 0 && start+limit < end {
 		end = start + limit
-		next = fmt.Sprintf(`,"continue":"%d.%d.%d","remainingItemCount":%d`, number, version, end, len(objects)-end)
+		token = fmt.Sprintf("%d.%d.%d", number, version, end)
 	}
-	out := bufio.NewWriterSize(w, 64<<10)
-	fmt.Fprintf(out, `{"kind":"%sList","apiVersion":"%s","metadata":{"resourceVersion":"%d"%s},"items":[`,
-		t.kind, t.apiVersion, version, next)
-	for i, o := range objects[start:end] {
-		if i > 0 {
-			_ = out.WriteByte(',')
-		}
-		_, _ = out.Write(o.data)
-	}
-	_, _ = out.WriteString("]}\n")
-	_ = out.Flush()
-}
-
-// stream is the answer to a watch.
-type stream struct {
-	*bufio.Writer
-	flusher http.Flusher
-}
-
-func (s stream) event(kind string, data []byte) {
-	_, _ = s.WriteString(`{"type":"` + kind + `","object":`)
-	_, _ = s.Write(data)
-	_, _ = s.WriteString("}\n")
-}
-
-func (s stream) bookmark(t *table, version uint64, more string) {
-	s.event("BOOKMARK", []byte(fmt.Sprintf(`{"kind":"%s","apiVersion":"%s","metadata":{"resourceVersion":"%d"%s}}`,
-		t.kind, t.apiVersion, version, more)))
-}
-
-func (s stream) flush() {
-	_ = s.Flush()
-	s.flusher.Flush()
+	f.begin(w, http.StatusOK, "")
+	_, _ = w.Write(f.list(objects[start:end], version, token, len(objects)-end))
 }
 
 // watch answers WATCH from a version, or with all there is before (sendInitialEvents).
-func (c *cluster) watch(w http.ResponseWriter, r *http.Request, t *table, query url.Values, namespace string) {
+func (c *cluster) watch(w http.ResponseWriter, r *http.Request, f form, query url.Values, s *selection) {
+	t := f.table
 	version, _ := strconv.ParseUint(query.Get("resourceVersion"), 10, 64)
 	seconds, _ := strconv.Atoi(query.Get("timeoutSeconds"))
+	if seconds == 0 {
+		seconds = 1800
+	}
 	initial := query.Get("sendInitialEvents") == "true"
 	c.mu.Lock()
 	if initial && !c.streamed {
@@ -139,7 +151,9 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request, t *table, query 
 	var objects []*object
 	if initial {
 		c.lists++
-		version, objects = c.version, c.all(t, namespace)
+	}
+	if initial || version == 0 {
+		version, objects = c.version, c.all(t, s)
 	}
 	c.mu.Unlock()
 	defer func() {
@@ -147,14 +161,17 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request, t *table, query 
 		c.open--
 		c.mu.Unlock()
 	}()
-	s := stream{bufio.NewWriterSize(w, 32<<10), w.(http.Flusher)}
-	if initial {
-		for _, o := range objects {
-			s.event("ADDED", o.data)
-		}
-		s.bookmark(t, version, `,"annotations":{"k8s.io/initial-events-end":"true"}`)
+	out, flusher := bufio.NewWriterSize(w, 32<<10), w.(http.Flusher)
+	say := func(data []byte) { _, _ = out.Write(data) }
+	flush := func() { _ = out.Flush(); flusher.Flush() }
+	f.begin(w, http.StatusOK, ";stream=watch")
+	for _, o := range objects {
+		say(f.event("ADDED", f.object(o)))
 	}
-	s.flush()
+	if initial {
+		say(f.bookmark(version, true))
+	}
+	flush()
 	end := time.NewTimer(time.Duration(seconds) * time.Second)
 	defer end.Stop()
 	progress := time.NewTicker(bookmarks)
@@ -167,18 +184,18 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request, t *table, query 
 		default:
 		}
 		if !known {
-			s.event("ERROR", status(http.StatusGone, "Expired", "too old resource version"))
-			s.flush()
+			say(f.refused(http.StatusGone, "Expired", "too old resource version"))
+			flush()
 			return
 		}
 		for i := range events {
-			if e := &events[i]; namespace == "" || e.namespace == namespace {
-				s.event(e.kind, e.data)
+			if kind, o := events[i].told(s); o != nil {
+				say(f.event(kind, f.object(o)))
 			}
 			version = events[i].version
 		}
 		if len(events) > 0 {
-			s.flush()
+			flush()
 		}
 		select {
 		case <-changed:
@@ -187,8 +204,8 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request, t *table, query 
 			c.mu.Lock()
 			version = max(version, c.version)
 			c.mu.Unlock()
-			s.bookmark(t, version, "")
-			s.flush()
+			say(f.bookmark(version, false))
+			flush()
 		case <-end.C:
 			return
 		case <-r.Context().Done():

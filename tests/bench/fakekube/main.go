@@ -3,24 +3,30 @@
 // and answers those that ask for something with a line of JSON:
 //
 //	(at the start)                                      {"ca": PEM of the authority of all servers}
-//	resource APIVERSION KIND PATH                       a kind that clusters made from now on serve
+//	resource APIVERSION KIND PATH NAMESPACED            a kind that clusters made from now on serve; true or false
 //	cluster NAME                                        {"port": PORT}
 //	put CLUSTER PATH NAMESPACE NAME JSON                an object is created or changed; "-" is no namespace
-//	stage CLUSTER PATH NAMESPACE NAME JSON              the same, when it is run
+//	delete CLUSTER PATH NAMESPACE NAME                  it is deleted
+//	stage put|delete CLUSTER ...                        the same, when it is run
 //	run [GAP,GAP...]                                    what is staged happens, each so many ns after the one before:
 //	                                                    {"at": [ns of CLOCK_MONOTONIC, ...]}
 //	streamed CLUSTER on|off                             whether lists may be asked for as a watch
 //	storm CLUSTER on|off                                every watch is answered with 410 Gone
 //	expire CLUSTER                                      continue tokens given so far are answered with 410 Gone
+//	down CLUSTER on|off                                 its port refuses, and its connections are cut
+//	deny CLUSTER TOKEN on|off                           that token is answered with 401
+//	cut CLUSTER                                         its connections are cut
 //	stats                                               {NAME: {"lists": N, "watches": N, "open": N}}
 //
-// It knows LIST in pages, WATCH with bookmarks and streamed lists, and ends with its standard input.
+// It knows LIST in pages, WATCH with bookmarks and streamed lists, selectors, writes, discovery and reviews, in JSON and,
+// with -protobuf, the built-in kinds in protobuf as well, to whoever prefers that. It ends with its standard input.
 package main
 
 import (
 	"bufio"
 	"crypto/tls"
 	"encoding/json"
+	"flag"
 	"io"
 	"log"
 	"net"
@@ -31,28 +37,49 @@ import (
 	"time"
 )
 
-type resource struct{ apiVersion, kind, path string }
+type resource struct {
+	apiVersion, kind, path string
+	namespaced             bool
+}
 
 type staged struct {
-	cluster               *cluster
-	path, namespace, name string
-	data                  []byte
+	cluster *cluster
+	table   *table
+	key     key
+	object  *object // nil: deleted
+}
+
+func (s *staged) happen() int64 {
+	if s.object == nil {
+		_, at := s.cluster.remove(s.table, s.key)
+		return at
+	}
+	_, at := s.cluster.put(s.table, s.object)
+	return at
 }
 
 type process struct {
 	certificate tls.Certificate
+	protobuf    bool
 	resources   []resource
 	clusters    map[string]*cluster
+	ports       map[string]string
+	servers     map[string]*http.Server
 	staged      []staged
 	out         *json.Encoder
 }
 
 func main() {
+	protobuf := flag.Bool("protobuf", false, "speak protobuf to whoever prefers it")
+	flag.Parse()
 	ca, certificate, err := authority()
 	if err != nil {
 		log.Fatal(err)
 	}
-	p := &process{certificate: certificate, clusters: map[string]*cluster{}, out: json.NewEncoder(os.Stdout)}
+	p := &process{
+		certificate: certificate, protobuf: *protobuf, clusters: map[string]*cluster{}, ports: map[string]string{},
+		servers: map[string]*http.Server{}, out: json.NewEncoder(os.Stdout),
+	}
 	p.tell(map[string]string{"ca": string(ca)})
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)
 	for {
@@ -78,19 +105,26 @@ func (p *process) obey(line []byte) {
 	word := strings.SplitN(rest, " ", 5)
 	switch command {
 	case "resource":
-		p.resources = append(p.resources, resource{word[0], word[1], word[2]})
+		p.resources = append(p.resources, resource{word[0], word[1], word[2], word[3] == "true"})
 	case "cluster":
-		p.tell(map[string]int{"port": p.serve(word[0])})
-	case "put", "stage":
-		if word[2] == "-" {
-			word[2] = ""
-		}
-		one := staged{p.clusters[word[0]], word[1], word[2], word[3], []byte(word[4])}
-		if command == "put" {
-			one.cluster.put(one.path, one.namespace, one.name, one.data)
+		p.tell(map[string]int{"port": p.begin(word[0])})
+	case "put", "delete":
+		one := p.read(command, rest)
+		one.happen()
+	case "stage":
+		what, rest, _ := strings.Cut(rest, " ")
+		p.staged = append(p.staged, p.read(what, rest))
+	case "down":
+		if word[1] == "on" {
+			_ = p.servers[word[0]].Close()
 		} else {
-			p.staged = append(p.staged, one)
+			p.serve(word[0])
 		}
+	case "cut":
+		_ = p.servers[word[0]].Close()
+		p.serve(word[0])
+	case "deny":
+		p.clusters[word[0]].deny(word[1], word[2] == "on")
 	case "run":
 		p.tell(map[string][]int64{"at": p.run(strings.FieldsFunc(rest, func(r rune) bool { return r == ',' }))})
 	case "streamed":
@@ -115,10 +149,27 @@ func (p *process) obey(line []byte) {
 	}
 }
 
+// read is a write as a command says it.
+func (p *process) read(what, rest string) staged {
+	word := strings.SplitN(rest, " ", 5)
+	if word[2] == "-" {
+		word[2] = ""
+	}
+	c := p.clusters[word[0]]
+	one := staged{cluster: c, table: c.tables[word[1]], key: key{word[2], word[3]}}
+	if what == "put" {
+		var err error
+		if one.object, err = c.parsed(one.table, word[2], word[3], []byte(word[4])); err != nil {
+			log.Fatal(err)
+		}
+	}
+	return one
+}
+
 func (p *process) run(gaps []string) []int64 {
 	at := make([]int64, 0, len(p.staged))
 	due := time.Now()
-	for i, one := range p.staged {
+	for i := range p.staged {
 		if i < len(gaps) {
 			gap, err := strconv.ParseInt(gaps[i], 10, 64)
 			if err != nil {
@@ -127,21 +178,31 @@ func (p *process) run(gaps []string) []int64 {
 			due = due.Add(time.Duration(gap))
 			time.Sleep(time.Until(due))
 		}
-		at = append(at, one.cluster.put(one.path, one.namespace, one.name, one.data))
+		at = append(at, p.staged[i].happen())
 	}
 	p.staged = nil
 	return at
 }
 
+// begin makes a server and returns its port.
+func (p *process) begin(name string) int {
+	p.clusters[name], p.ports[name] = newCluster(name, p.resources, p.protobuf), "0"
+	return p.serve(name)
+}
+
+// serve listens on the port of a server, which is any free one at first.
 func (p *process) serve(name string) int {
-	c := newCluster(name, p.resources)
-	p.clusters[name] = c
-	config := &tls.Config{Certificates: []tls.Certificate{p.certificate}, NextProtos: []string{"http/1.1"}}
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	listener, err := net.Listen("tcp", "127.0.0.1:"+p.ports[name])
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := &http.Server{Handler: c, ErrorLog: log.New(io.Discard, "", 0)}
-	go func() { log.Fatal(server.Serve(listener)) }()
-	return listener.Addr().(*net.TCPAddr).Port
+	port := listener.Addr().(*net.TCPAddr).Port
+	p.ports[name] = strconv.Itoa(port)
+	server := &http.Server{
+		Handler: p.clusters[name], ErrorLog: log.New(io.Discard, "", 0),
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{p.certificate}},
+	}
+	p.servers[name] = server
+	go func() { _ = server.ServeTLS(listener, "", "") }()
+	return port
 }

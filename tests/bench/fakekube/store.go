@@ -2,11 +2,16 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"sort"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"unsafe"
+
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // placeholder is where an object's resourceVersion goes: whoever makes objects writes "0".
@@ -21,33 +26,132 @@ const snapshots = 16
 type object struct {
 	namespace, name string
 	version         uint64
-	data            []byte
+	data            []byte     // JSON
+	encoded         []byte     // protobuf, where it is spoken
+	message         message    // what encoded is made of
+	labels          labels.Set // what selectors look at
+	fields          labels.Set
 }
 
+// parsed is an object as written by whoever makes it, with the placeholder for its version.
+func (c *cluster) parsed(t *table, namespace, name string, data []byte) (*object, error) {
+	var head struct {
+		Metadata struct {
+			Labels labels.Set `json:"labels"`
+		} `json:"metadata"`
+		Type   string                    `json:"type"`
+		Spec   struct{ NodeName string } `json:"spec"`
+		Status struct{ Phase string }    `json:"status"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil && (t.kind == "Pod" || t.kind == "Secret") {
+		return nil, err
+	}
+	o := &object{namespace: namespace, name: name, data: data, labels: head.Metadata.Labels}
+	o.fields = labels.Set{"metadata.name": name, "metadata.namespace": namespace}
+	switch t.kind {
+	case "Pod":
+		o.fields["spec.nodeName"], o.fields["status.phase"] = head.Spec.NodeName, head.Status.Phase
+	case "Secret":
+		o.fields["type"] = head.Type
+	}
+	if made := messages[t.apiVersion+"/"+t.kind]; made != nil && c.protobuf {
+		o.message = made()
+		if err := json.Unmarshal(data, o.message); err != nil {
+			return nil, fmt.Errorf("%s %s/%s: %w", t.kind, namespace, name, err)
+		}
+	}
+	return o, nil
+}
+
+// encoding is held by whoever changes a message, which all versions of an object share.
+var encoding sync.Mutex
+
+// at is the object at a version.
+func (o *object) at(version uint64) *object {
+	one := *o
+	one.version = version
+	old := placeholder
+	if o.version > 0 {
+		old = stamp(o.version)
+	}
+	one.data = bytes.Replace(o.data, old, stamp(version), 1)
+	if o.message != nil {
+		encoding.Lock()
+		defer encoding.Unlock()
+		o.message.SetResourceVersion(strconv.FormatUint(version, 10))
+		one.encoded, _ = o.message.Marshal()
+	}
+	return &one
+}
+
+func stamp(version uint64) []byte {
+	return append(strconv.AppendUint([]byte(`"resourceVersion":"`), version, 10), '"')
+}
+
+// selection tells which objects a reader wants; namespace "" is every one.
+type selection struct {
+	namespace string
+	labels    labels.Selector
+	fields    []string
+}
+
+func (s *selection) has(o *object) bool {
+	if o == nil || s.namespace != "" && o.namespace != s.namespace || !s.labels.Matches(o.labels) {
+		return false
+	}
+	for _, one := range s.fields {
+		name, value, differs := strings.Cut(one, "!=")
+		if !differs {
+			name, value, _ = strings.Cut(strings.Replace(one, "==", "=", 1), "=")
+		}
+		if (o.fields[name] == value) == differs {
+			return false
+		}
+	}
+	return true
+}
+
+// event is a write: the object before (nil: it was not there) and after (nil: it is gone).
 type event struct {
-	kind string // ADDED, MODIFIED
-	object
+	version       uint64
+	before, after *object
+}
+
+// told is what a watch of a selection is told of an event: "" is nothing.
+func (e *event) told(s *selection) (string, *object) {
+	was, is := s.has(e.before), s.has(e.after)
+	switch {
+	case was && is:
+		return "MODIFIED", e.after
+	case is:
+		return "ADDED", e.after
+	case was:
+		return "DELETED", e.before.at(e.version)
+	}
+	return "", nil
 }
 
 type key struct{ namespace, name string }
 
 // table holds the objects of one kind, what happened to them, and the lists that are being read.
 type table struct {
-	apiVersion, kind string
-	items            map[key]*object
-	events           []event
-	compacted        uint64 // the newest version that events no longer tell of
-	lists            map[uint64][]*object
-	newest           uint64        // number of the newest list
-	changed          chan struct{} // closed and replaced with every event
+	resource
+	items     map[key]*object
+	events    []event
+	compacted uint64 // the newest version that events no longer tell of
+	lists     map[uint64][]*object
+	newest    uint64        // number of the newest list
+	changed   chan struct{} // closed and replaced with every event
 }
 
 // cluster is what one API server holds. Versions are the cluster's, as with etcd.
 type cluster struct {
 	name     string
+	protobuf bool // whether it is spoken
 	mu       sync.Mutex
 	version  uint64
 	tables   map[string]*table // by path below /api and /apis, such as /api/v1/pods
+	denied   map[string]bool   // tokens that are answered with 401
 	streamed bool              // lists may be asked for as a watch (WatchList)
 	storm    bool              // every watch is told that its version is gone
 	broken   chan struct{}     // closed while there is a storm
@@ -56,11 +160,14 @@ type cluster struct {
 	open     int
 }
 
-func newCluster(name string, resources []resource) *cluster {
-	c := &cluster{name: name, version: 1000, tables: map[string]*table{}, streamed: true, broken: make(chan struct{})}
+func newCluster(name string, resources []resource, protobuf bool) *cluster {
+	c := &cluster{
+		name: name, protobuf: protobuf, version: 1000, tables: map[string]*table{}, denied: map[string]bool{},
+		streamed: true, broken: make(chan struct{}),
+	}
 	for _, r := range resources {
 		c.tables[r.path] = &table{
-			apiVersion: r.apiVersion, kind: r.kind, items: map[key]*object{}, lists: map[uint64][]*object{},
+			resource: r, items: map[key]*object{}, lists: map[uint64][]*object{},
 			changed: make(chan struct{}), compacted: c.version,
 		}
 	}
@@ -68,19 +175,34 @@ func newCluster(name string, resources []resource) *cluster {
 }
 
 // put creates or changes an object and returns when: nanoseconds of CLOCK_MONOTONIC, Python's time.monotonic_ns().
-func (c *cluster) put(path, namespace, name string, data []byte) int64 {
+func (c *cluster) put(t *table, o *object) (*object, int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := c.tables[path]
-	c.version++
-	version := append(strconv.AppendUint([]byte(`"resourceVersion":"`), c.version, 10), '"')
-	o := &object{namespace, name, c.version, bytes.Replace(data, placeholder, version, 1)}
-	what := "ADDED"
-	if t.items[key{namespace, name}] != nil {
-		what = "MODIFIED"
+	return c.store(t, key{o.namespace, o.name}, o)
+}
+
+// remove deletes an object; nil if there is none.
+func (c *cluster) remove(t *table, k key) (*object, int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t.items[k] == nil {
+		return nil, monotonic()
 	}
-	t.items[key{namespace, name}] = o
-	t.events = append(t.events, event{what, *o})
+	return c.store(t, k, nil)
+}
+
+// store writes an object, nil to delete it, and returns it, or what was deleted. mu is held.
+func (c *cluster) store(t *table, k key, o *object) (*object, int64) {
+	c.version++
+	e := event{version: c.version, before: t.items[k]}
+	if o != nil {
+		o = o.at(c.version)
+		t.items[k], e.after = o, o
+	} else {
+		delete(t.items, k)
+		o = e.before
+	}
+	t.events = append(t.events, e)
 	if len(t.events) > 2*longest {
 		t.compacted = t.events[longest-1].version
 		t.events = append([]event(nil), t.events[longest:]...)
@@ -88,7 +210,7 @@ func (c *cluster) put(path, namespace, name string, data []byte) int64 {
 	now := monotonic()
 	close(t.changed)
 	t.changed = make(chan struct{})
-	return now
+	return o, now
 }
 
 // since returns the events after a version, and a channel that is closed with the next; false if they are gone.
@@ -102,17 +224,18 @@ func (c *cluster) since(t *table, version uint64) ([]event, <-chan struct{}, boo
 	return t.events[first:len(t.events):len(t.events)], t.changed, true
 }
 
-func (c *cluster) empty(t *table) bool {
+// get returns an object, or nil.
+func (c *cluster) get(t *table, k key) *object {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(t.items) == 0
+	return t.items[k]
 }
 
-// all returns the objects of a namespace ("": every one), sorted. mu is held.
-func (c *cluster) all(t *table, namespace string) []*object {
+// all returns the objects of a selection, sorted. mu is held.
+func (c *cluster) all(t *table, s *selection) []*object {
 	objects := make([]*object, 0, len(t.items))
 	for _, o := range t.items {
-		if namespace == "" || o.namespace == namespace {
+		if s.has(o) {
 			objects = append(objects, o)
 		}
 	}
@@ -124,12 +247,12 @@ func (c *cluster) all(t *table, namespace string) []*object {
 }
 
 // list begins a list: its objects, its number for continue tokens, its version.
-func (c *cluster) list(t *table, namespace string) ([]*object, uint64, uint64) {
+func (c *cluster) list(t *table, s *selection) ([]*object, uint64, uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lists++
 	t.newest++
-	objects := c.all(t, namespace)
+	objects := c.all(t, s)
 	t.lists[t.newest] = objects
 	delete(t.lists, t.newest-snapshots)
 	return objects, t.newest, c.version
@@ -161,6 +284,13 @@ func (c *cluster) weather(storm bool) {
 		c.broken = make(chan struct{})
 	}
 	c.storm = storm
+}
+
+// deny answers a token with 401 from now on, or takes it again.
+func (c *cluster) deny(token string, on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.denied[token] = on
 }
 
 func monotonic() int64 {

@@ -1,0 +1,146 @@
+"""istiod as a process of its own on loopback, to be measured beside: its binary, built once, and how it is started.
+
+It is configured for what Isthmus does as well: ambient, several networks, the same services global; injection, webhooks
+and leader election off. It reads its home cluster by a kubeconfig and finds the others in Secrets there, as in a real
+mesh. `binary` finds or builds it; `python -m tests.kit.istiod` does the same and prints where.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+
+from tests.kit.envoy import cache
+from tests.kit.go_builds import NoProgram, built
+from tests.kit.ports import free_ports
+
+VERSION = "v0.0.0-20260827124520-eed52ebb66ad"
+"""Of the module istio.io/istio: a development build of 1.31, of August 2026."""
+
+_NAME = f"istiod-{VERSION}"
+_PACKAGE = "istio.io/istio/pilot/cmd/pilot-discovery"
+
+_DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+_ENVIRONMENT = {
+    "PILOT_ENABLE_AMBIENT": "true",
+    "AMBIENT_ENABLE_MULTI_NETWORK": "true",
+    "AMBIENT_ENABLE_MULTI_NETWORK_INGRESS": "true",
+    "POD_NAMESPACE": "istio-system",
+    "POD_NAME": "istiod-0",
+    "SERVICE_ACCOUNT": "istiod",
+    "REVISION": "default",
+    "PILOT_CERT_PROVIDER": "istiod",
+    "ENABLE_LEADER_ELECTION": "false",
+    "PILOT_ENABLE_ANALYSIS": "false",
+    "INJECT_ENABLED": "false",
+    "INJECTION_WEBHOOK_CONFIG_NAME": "",
+    "VALIDATION_WEBHOOK_CONFIG_NAME": "",
+    "ENABLE_DEBUG_ENDPOINT_AUTH": "false",
+}
+
+_MESH = """\
+trustDomain: cluster.local
+rootNamespace: istio-system
+serviceScopeConfigs:
+- servicesSelector: {matchLabels: {istio.io/global: "true"}}
+  scope: GLOBAL
+- namespaceSelector: {matchLabels: {istio.io/global: "true"}}
+  scope: GLOBAL
+"""
+
+
+def binary(*, build: bool = True) -> Path:
+    """The program; unless `build`, only if it was built before. Raises NoProgram."""
+    path = cache() / _NAME
+    if not build and not path.exists():
+        raise NoProgram("it was not built yet: `python -m tests.kit.istiod` does")
+    return built(_NAME, ["install", "-ldflags=-s -w", f"{_PACKAGE}@{VERSION}"], cache().parent, flags="-mod=mod")
+
+
+class Istiod:
+    """A process of istiod while the context is open; `xds` is its port for plaintext, `pid` its id."""
+
+    def __init__(self, cluster: str, kubeconfig: bytes) -> None:
+        path = binary(build=False)
+        self._scratch = tempfile.TemporaryDirectory(prefix="isthmus-istiod-")
+        home = Path(self._scratch.name)
+        (home / "kubeconfig").write_bytes(kubeconfig)
+        (home / "mesh").write_text(_MESH)
+        self.xds, secure, self._monitoring, https, self._http, control = free_ports(6)
+        addresses = {
+            "grpcAddr": self.xds,
+            "secureGRPCAddr": secure,
+            "monitoringAddr": self._monitoring,
+            "httpsAddr": https,
+            "httpAddr": self._http,
+        }
+        command = [
+            *(str(path), "discovery", f"--kubeconfig={home / 'kubeconfig'}", f"--clusterID={cluster}"),
+            *(f"--meshConfig={home / 'mesh'}", f"--ctrlz_port={control}", "--log_output_level=default:info"),
+            *(f"--{flag}=127.0.0.1:{port}" for flag, port in addresses.items()),
+        ]
+        # By default it asks API servers for less a second than these can answer.
+        command += ["--kubernetesApiQPS=400", "--kubernetesApiBurst=800"]
+        environment = {**os.environ, **_ENVIRONMENT, "CLUSTER_ID": cluster}
+        self._log = (home / "log").open("w+")
+        self._process = subprocess.Popen(
+            command, cwd=home, env=environment, stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT
+        )
+        self.pid = self._process.pid
+
+    def __enter__(self) -> Istiod:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._log.close()
+        self._scratch.cleanup()
+
+    def ready(self, deadline: float = 120.0) -> None:
+        """Waits until it says that it is ready. Raises TimeoutError with the end of its log."""
+        end = time.monotonic() + deadline
+        while not self._says_ready():
+            if self._process.poll() is not None or time.monotonic() > end:
+                raise TimeoutError(f"istiod is not ready; it said:\n{self.log()[-3000:]}")
+            time.sleep(0.02)
+
+    def collect_garbage(self) -> None:
+        """Asks it to, as Go's own profile endpoint does."""
+        _DIRECTLY.open(f"http://127.0.0.1:{self._http}/debug/pprof/heap?gc=1", timeout=60).read()
+
+    def terminate(self) -> None:
+        """Tells it to end, as Kubernetes does first."""
+        self._process.send_signal(signal.SIGTERM)
+
+    def ended(self) -> bool:
+        """Whether it has."""
+        return self._process.poll() is not None
+
+    def log(self) -> str:
+        """All that it said."""
+        return Path(self._log.name).read_text(errors="replace")
+
+    def _says_ready(self) -> bool:
+        try:
+            with _DIRECTLY.open(f"http://127.0.0.1:{self._http}/ready", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+
+if __name__ == "__main__":
+    try:
+        sys.stdout.write(f"{binary()}\n")
+    except NoProgram as error:
+        sys.exit(f"istiod {VERSION}: {error}")
