@@ -125,7 +125,10 @@ def get_cluster(
     if not seen:
         raise typer.Exit(USAGE if missing else UNREACHABLE)
     sys.stdout.writelines(_shown_one(seen, options))
-    _end(seen, unreachable or bool(missing))
+    if missing:
+        # Replicas that disagree are something to look at, too.
+        raise typer.Exit(FINDINGS)
+    _end(seen, unreachable)
 
 
 def _replicas(options: Options) -> Replicas:
@@ -269,7 +272,8 @@ def _end(clusters: Sequence[Cluster], unreachable: bool) -> NoReturn:
     attention = {one.cluster for one in clusters if needs_attention(one)}
     if attention:
         verb = "needs" if len(attention) == 1 else "need"
-        note(f"{len(attention)} of {len(names)} clusters {verb} attention (exit {FINDINGS})")
+        who = f"{len(attention)} of {len(names)} clusters" if len(names) > 1 else f"cluster {min(names)}"
+        note(f"{who} {verb} attention (exit {FINDINGS})")
         raise typer.Exit(FINDINGS)
     raise typer.Exit(UNREACHABLE if unreachable else 0)
 
