@@ -23,6 +23,8 @@ class Entry(msgspec.Struct, frozen=True):
     severity: Severity
     meaning: str
     cure: str
+    reason: str = ""
+    """The Gateway API's word for it, where conditions have one; else the code is the reason."""
 
 
 class Finding(msgspec.Struct, frozen=True, order=True):
@@ -98,6 +100,37 @@ CATALOGUE: dict[str, Entry] = {
         "warning",
         "Two gateways of one network claim the same address and port; the first in order is used.",
         "Give each Gateway an address of its own.",
+        "AddressNotUsable",
+    ),
+    "GatewayHasNoAddress": Entry(
+        "warning",
+        "The Gateway has no address in its status, so nobody finds it.",
+        "Wait until its load balancer has an address, or write one into status.addresses.",
+        "AddressNotAssigned",
+    ),
+    "GatewayListenersInvalid": Entry(
+        "error",
+        "Listeners of the Gateway are not served; those that are go on.",
+        "See the conditions of each listener.",
+        "ListenersNotValid",
+    ),
+    "ListenerProtocolUnsupported": Entry(
+        "error",
+        "A gateway between networks takes tunnels only.",
+        "Give the listener the protocol HBONE, or remove it.",
+        "UnsupportedProtocol",
+    ),
+    "ListenerDoesNotTerminate": Entry(
+        "error",
+        "Tunnels of other networks end at an east-west gateway, so its listener has to terminate TLS.",
+        "Set tls.mode of the listener to Terminate.",
+        "UnsupportedValue",
+    ),
+    "ListenerNotUsed": Entry(
+        "warning",
+        "The first HBONE listener takes all tunnels of a gateway between networks; this is another one.",
+        "Leave one HBONE listener.",
+        "PortUnavailable",
     ),
     "EndpointTakesNoTunnels": Entry(
         "warning",
@@ -181,6 +214,7 @@ CATALOGUE: dict[str, Entry] = {
         "A gateway into another network is known by a DNS name that has had no address yet that can be used; nobody is"
         " sent there, nor to the pods behind it.",
         "Correct the name's records, or give the Gateway an IP address; it is looked up again within 30 seconds.",
+        "AddressNotUsable",
     ),
     "GatewayNameFails": Entry(
         "warning",
@@ -216,6 +250,7 @@ CATALOGUE: dict[str, Entry] = {
         "A proxy refused the resource made from this object; it keeps the version it had and is not sent this one"
         " again.",
         "Look at the proxy's words; once the object changes it is sent again. If it is right, report a defect.",
+        "Invalid",
     ),
     "DerivationFailed": Entry(
         "error",
@@ -268,6 +303,7 @@ CATALOGUE: dict[str, Entry] = {
         "The Gateway does not lead into a network: wrong class, no network label, no HBONE listener or no address.",
         "An east-west Gateway needs the label topology.istio.io/network, an HBONE listener (tls.mode Terminate) and an"
         " address in its status.",
+        "Invalid",
     ),
     "NameAnswered": Entry("info", "It is known what the DNS name stands for, or that it stands for none.", "Nothing to do."),
     "EndpointOfPod": Entry("info", "The endpoint is a pod and served as that pod.", "Nothing to do."),
@@ -305,5 +341,17 @@ CATALOGUE: dict[str, Entry] = {
     "PortNotServed": Entry("info", "The endpoint does not serve that port of the service.", "Nothing to do."),
     "EndpointNotReady": Entry("info", "The endpoint is not ready.", "See why the pod is not ready."),
     "RejectedNoLonger": Entry("info", "The rejected version is not what is told now.", "Nothing to do."),
+    "StatusCurrent": Entry("info", "The object says already what it is to say.", "Nothing to do."),
+    "AddressPending": Entry(
+        "info",
+        "The Service in front of the ingress gateway has no address yet; the Ingress goes on showing what it shows.",
+        "See why the load balancer of --ingress-service has no address.",
+    ),
+    "AddressNotNamed": Entry(
+        "info",
+        "Nothing says where the ingress gateway is reached, so Ingresses show no address.",
+        "Set --ingress-service or --ingress-address.",
+    ),
+    "OfOtherController": Entry("info", "Another controller tells the object's status.", "Nothing to do."),
     "HomeNotSynced": Entry("info", "The home cluster has not been read completely yet.", "Wait, or see its state."),
 }

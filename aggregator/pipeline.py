@@ -23,6 +23,8 @@ from aggregator.security import (
 from aggregator.traffic import backends, hosts, ingress_classes, ingresses
 from aggregator.views import completeness, east_west_gateway, ingress_gateway, rejections, ztunnel
 from aggregator.views.view import ResourceKey, View
+from aggregator.writes import gateways as gateway_writes
+from aggregator.writes import ingresses as ingress_writes
 from watchers.facts.cluster import Answered, Cluster, SourceFault
 from watchers.facts.core import Namespace, Node, Pod, Service
 from watchers.facts.discovery import EndpointSlice
@@ -35,6 +37,7 @@ from watchers.facts.networking import Ingress, IngressClass
 from watchers.facts.secrets import TLSSecret
 
 RESOURCES, SETTLED, ADMISSIONS, HOSTNAMES = "resources", "settled", "admissions", "hostnames"
+WRITES = "writes"
 SELECTIONS = "selections"
 
 
@@ -109,11 +112,18 @@ class Pipeline:
         )
         settled = completeness.declare(graph, home, clusters, network, interest)
 
-        rejections.declare(graph, refused, told)
+        rejected = rejections.declare(graph, refused, told)
+
+        # Writes: what home's objects are told.
+        of_ingresses = ingress_writes.declare(graph, home, counts, clusters, kube_services, kube_ingresses, judge)
+        of_gateways = gateway_writes.declare(
+            graph, home, counts, gateway_writes.Sources(clusters, gateways, gateway_classes, network, rejected)
+        )
 
         graph.publish(RESOURCES, *told)
         graph.publish(SETTLED, settled)
         graph.publish(ADMISSIONS, accounts)
+        graph.publish(WRITES, of_ingresses, *of_gateways)
         graph.publish(SELECTIONS, selected.of_cluster)
         graph.publish(HOSTNAMES, network.hostnames)
 

@@ -23,7 +23,8 @@ class Home(msgspec.Struct, frozen=True):
 
     `ztunnel_accounts` are (namespace, service account) pairs whose proxies act for every workload on their node. With
     `istio_classes`, classes whose controller is Istio's are served as well, in Istio's place. Istio's own kinds count
-    if their label istio.io/rev names this `revision`, or if they have none.
+    if their label istio.io/rev names this `revision`, or if they have none. Ingresses show the addresses of
+    `ingress_service` (namespace, name), whose load balancer leads to their gateway, and `ingress_addresses`.
     """
 
     cluster: str
@@ -33,6 +34,8 @@ class Home(msgspec.Struct, frozen=True):
     ztunnel_accounts: tuple[tuple[str, str], ...] = (("istio-system", "ztunnel"),)
     istio_classes: bool = False
     revision: str = "default"
+    ingress_service: tuple[str, str] | None = None
+    ingress_addresses: tuple[str, ...] = ()
 
     def namespace_key(self, cluster: str, namespace: str) -> ObjectKey:
         """Key of a Namespace fact."""

@@ -33,13 +33,18 @@ NETWORK_LABEL = "topology.istio.io/network"
 ACCOUNT_ANNOTATION = "gateway.istio.io/service-account"
 HBONE_PORT = 15008
 
-_ROLES = {
+ROLES = {
     "istio.io/eastwest-controller": "east-west",
     "isthmus.dev/east-west-gateway": "east-west",
     "istio.io/unmanaged-gateway": "remote",
     "isthmus.dev/unmanaged-gateway": "remote",
 }
-_BUILT_IN_CLASSES = {"istio-east-west": "east-west", "isthmus-east-west": "east-west", "istio-remote": "remote"}
+"""What the Gateways of a controller are: ways into the network they are in, or stand-ins for such ways elsewhere."""
+_BUILT_IN_CLASSES = {
+    "istio-east-west": "istio.io/eastwest-controller",
+    "isthmus-east-west": "isthmus.dev/east-west-gateway",
+    "istio-remote": "istio.io/unmanaged-gateway",
+}
 
 
 class NetworkGateway(msgspec.Struct, frozen=True, gc=False):
@@ -110,6 +115,12 @@ def network_of(at: At, networks: Collection[ObjectKey, str], cluster: str) -> st
     return at.get(networks, (cluster, "Cluster", "", cluster)) or ""
 
 
+def controller_of(at: At, home: Home, classes: Source[ObjectKey, GatewayClass], class_name: str) -> str:
+    """The controller of a class of Gateways, as home has it; those that are built in exist without being made."""
+    declared = at.get(classes, (home.cluster, "GatewayClass", "", class_name))
+    return declared.controller if declared is not None else _BUILT_IN_CLASSES.get(class_name, "")
+
+
 def declare(
     graph: Graph,
     home: Home,
@@ -129,8 +140,7 @@ def declare(
 
     def declaration(at: At, key: ObjectKey, gateway: Gateway) -> Outcome[Declared]:
         cluster, _, namespace, name = key
-        declared = at.get(gateway_classes, (home.cluster, "GatewayClass", "", gateway.class_name))
-        role = _ROLES.get(declared.controller) if declared else _BUILT_IN_CLASSES.get(gateway.class_name)
+        role = ROLES.get(controller_of(at, home, gateway_classes, gateway.class_name))
         stand_in = role == "remote"
         network = label(gateway.labels, NETWORK_LABEL)
         if role is None or stand_in != (cluster == home.cluster) or not network:
