@@ -6,18 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from aggregator.app import api_clusters
 from tests.kit.eventually import eventually
-from tests.kit.kube_api import Hold, KubeApi, KubeCluster, Refuse
+from tests.kit.kube_api import Hold, Refuse
 from tests.kit.kubeconfigs import kubeconfig, remote_secret
 from tests.kit.pages import page
 from tests.kit.plane import Plane, learned, told
-from tests.kit.two_clusters import CART, CART_1, CART_2, CLIENT, GATEWAY, WAY, TwoClusters
+from tests.kit.two_api_servers import TwoApiServers
+from tests.kit.two_clusters import CART, CART_1, CART_2, CLIENT, GATEWAY, WAY
 from tests.kit.ztunnel import ADDRESS_TYPE, Ztunnel
 from watchers.kubernetes.kubeconfig import in_cluster
 from watchers.watching import SourceError
@@ -25,44 +24,14 @@ from watchers.watching import SourceError
 EVERYTHING = {CLIENT, CART_1, CART_2, CART, GATEWAY, WAY}
 
 
-class ApiServers:
-    """The two clusters behind API servers, TLS and tokens included; `files` is where kubeconfigs are."""
-
-    def __init__(self, directory: Path) -> None:
-        self.files = directory
-        (directory / "manifests").mkdir()
-        source = TwoClusters(directory / "manifests")
-        self.alpha, self.beta = KubeCluster("alpha"), KubeCluster("beta")
-        for cluster, path in ((self.alpha, source.alpha), (self.beta, source.beta)):
-            for file in sorted(path.glob("*.yaml")):
-                cluster.apply(*(each for each in yaml.safe_load_all(file.read_text()) if each))
-            cluster.tokens = {"t1", "t2"}
-
-    def write(self, cluster: KubeCluster, token: str = "t1", *, file: str = "") -> Path:
-        """A kubeconfig in a file, written in one step."""
-        place = self.files / (file or cluster.name)
-        place.parent.mkdir(exist_ok=True)
-        draft = place.with_name(f".{place.name}")
-        draft.write_bytes(kubeconfig(cluster.url, token, cluster.ca))
-        return draft.replace(place)
-
-    def register(self, token: str = "t1") -> None:
-        """A Secret of alpha registers beta."""
-        self.alpha.apply(remote_secret("far", {"beta": kubeconfig(self.beta.url, token, self.beta.ca)}))
-
-    def plane(self, **settings: Any) -> Plane:
-        """A control plane of alpha."""
-        return Plane(self.write(self.alpha), **settings)
-
-
 @pytest.fixture
-async def servers(tmp_path: Path) -> AsyncIterator[ApiServers]:
-    both = ApiServers(tmp_path)
-    async with KubeApi(both.alpha, both.beta, tls=True):
+async def servers(tmp_path: Path) -> AsyncIterator[TwoApiServers]:
+    both = TwoApiServers(tmp_path)
+    async with both.served():
         yield both
 
 
-async def test_clusters_behind_api_servers_are_served_as_those_in_directories(servers: ApiServers) -> None:
+async def test_clusters_behind_api_servers_are_served_as_those_in_directories(servers: TwoApiServers) -> None:
     servers.register()
     async with servers.plane() as plane, plane.connect(Ztunnel("net1")) as client:
         machine = await learned(client)
@@ -73,7 +42,7 @@ async def test_clusters_behind_api_servers_are_served_as_those_in_directories(se
         }
 
 
-async def test_an_endpoint_that_changes_behind_an_api_server_reaches_the_proxy(servers: ApiServers) -> None:
+async def test_an_endpoint_that_changes_behind_an_api_server_reaches_the_proxy(servers: TwoApiServers) -> None:
     servers.register()
     async with servers.plane() as plane, plane.connect(Ztunnel("net1")) as client:
         await learned(client)
@@ -81,7 +50,7 @@ async def test_an_endpoint_that_changes_behind_an_api_server_reaches_the_proxy(s
         assert (await told(client, WAY)).resources == (WAY,)
 
 
-async def test_no_proxy_sees_a_rotation(servers: ApiServers) -> None:
+async def test_no_proxy_sees_a_rotation(servers: TwoApiServers) -> None:
     servers.register("t1")
     async with servers.plane() as plane, plane.connect(Ztunnel("net1")) as client:
         machine = await learned(client)
@@ -93,7 +62,7 @@ async def test_no_proxy_sees_a_rotation(servers: ApiServers) -> None:
         assert [(each.resources, each.removed) for each in list(machine.received)[seen:]] == [((WAY,), ())]
 
 
-async def test_a_cluster_whose_secret_goes_is_withdrawn(servers: ApiServers) -> None:
+async def test_a_cluster_whose_secret_goes_is_withdrawn(servers: TwoApiServers) -> None:
     servers.register()
     async with servers.plane() as plane, plane.connect(Ztunnel("net1")) as client:
         await learned(client)
@@ -103,7 +72,7 @@ async def test_a_cluster_whose_secret_goes_is_withdrawn(servers: ApiServers) -> 
         await eventually(lambda: servers.beta.watches() == 0)
 
 
-async def test_a_dead_remote_delays_nobody_longer_than_its_limit(servers: ApiServers) -> None:
+async def test_a_dead_remote_delays_nobody_longer_than_its_limit(servers: TwoApiServers) -> None:
     servers.beta.script(Refuse(503, "ServiceUnavailable"), times=None)
     servers.register()
     async with servers.plane(remote_timeout=0.5) as plane, plane.connect(Ztunnel("net1")) as client:
@@ -114,7 +83,7 @@ async def test_a_dead_remote_delays_nobody_longer_than_its_limit(servers: ApiSer
         assert plane.control.readiness().ready
 
 
-async def test_remotes_come_from_a_directory_of_kubeconfigs_while_it_changes(servers: ApiServers) -> None:
+async def test_remotes_come_from_a_directory_of_kubeconfigs_while_it_changes(servers: TwoApiServers) -> None:
     (servers.files / "remotes").mkdir()
     async with (
         servers.plane(remotes=servers.files / "remotes") as plane,
@@ -127,7 +96,7 @@ async def test_remotes_come_from_a_directory_of_kubeconfigs_while_it_changes(ser
         assert WAY in (await told(client, WAY)).removed
 
 
-async def test_a_remote_in_the_settings_is_read_by_its_kubeconfig_and_follows_it(servers: ApiServers) -> None:
+async def test_a_remote_in_the_settings_is_read_by_its_kubeconfig_and_follows_it(servers: TwoApiServers) -> None:
     remote = servers.write(servers.beta, "t1")
     async with Plane(servers.write(servers.alpha), remote) as plane, plane.connect(Ztunnel("net1")) as client:
         assert WAY in (await learned(client)).held(ADDRESS_TYPE)
@@ -136,14 +105,14 @@ async def test_a_remote_in_the_settings_is_read_by_its_kubeconfig_and_follows_it
         assert plane.cluster("beta").state == "synced"
 
 
-async def test_home_by_kubeconfig_follows_the_file(servers: ApiServers) -> None:
+async def test_home_by_kubeconfig_follows_the_file(servers: TwoApiServers) -> None:
     async with servers.plane():
         servers.write(servers.alpha, "t2")
         await eventually(lambda: {request.token for request in servers.alpha.watching()} == {"t2"})
 
 
 async def test_without_local_home_is_the_cluster_it_runs_in(
-    servers: ApiServers, monkeypatch: pytest.MonkeyPatch
+    servers: TwoApiServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account = servers.files / "serviceaccount"
     account.mkdir()
@@ -164,7 +133,7 @@ async def test_outside_of_a_cluster_home_has_to_be_named(monkeypatch: pytest.Mon
 
 
 async def test_nobody_is_answered_before_home_has_been_listed_and_then_nothing_is_withdrawn(
-    servers: ApiServers,
+    servers: TwoApiServers,
 ) -> None:
     until = asyncio.Event()
     servers.alpha.script(Hold(until), kind="Pod")
@@ -181,7 +150,7 @@ async def test_nobody_is_answered_before_home_has_been_listed_and_then_nothing_i
         assert not any(each.removed for each in machine.received)
 
 
-async def test_a_directory_as_home_and_an_api_server_as_remote_go_together(servers: ApiServers) -> None:
+async def test_a_directory_as_home_and_an_api_server_as_remote_go_together(servers: TwoApiServers) -> None:
     home = servers.files / "manifests" / "alpha"
     async with (
         Plane(home, servers.write(servers.beta)) as plane,
@@ -190,14 +159,16 @@ async def test_a_directory_as_home_and_an_api_server_as_remote_go_together(serve
         assert set((await learned(client)).held(ADDRESS_TYPE)) >= EVERYTHING
 
 
-async def test_a_registration_that_does_not_count_is_a_finding(servers: ApiServers) -> None:
+async def test_a_registration_that_does_not_count_is_a_finding(servers: TwoApiServers) -> None:
     servers.alpha.apply(remote_secret("far", {"alpha": kubeconfig(servers.beta.url, "t1", servers.beta.ca)}))
     async with servers.plane() as plane:
         await eventually(lambda: any("which is the home cluster" in line for line in plane.control.findings()))
         assert servers.beta.requests == []
 
 
-async def test_no_page_log_or_finding_shows_a_credential(servers: ApiServers, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_page_log_or_finding_shows_a_credential(
+    servers: TwoApiServers, caplog: pytest.LogCaptureFixture
+) -> None:
     servers.beta.tokens = {"hush-hush"}
     servers.register("hush-hush")
     async with servers.plane() as plane:
