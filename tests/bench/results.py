@@ -2,7 +2,8 @@
 
 A line is `RESULT <name> <value> <unit> goal=<bound> peer=<value|none> ratio=<ours/peer|none> ok|short`. Figures are
 measured in the run that prints them; a peer that did not run is `none`, never a number from memory.
-`python -m tests.bench.results pipeline --size full --runs 5` prints the medians of the last runs as a table.
+`python -m tests.bench.results pipeline --size full --runs 5` prints the medians of the last runs as a table, with the
+peer's and the ratio where there was one.
 """
 
 from __future__ import annotations
@@ -120,30 +121,51 @@ def quantile(values: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def table(benchmark: str, size: str, runs: int) -> list[str]:
-    """The medians of the last runs of a benchmark, with the lowest and highest, as the lines of a Markdown table."""
+def table(benchmark: str, size: str, runs: int, prefix: str = "") -> list[str]:
+    """The medians of the last runs of a benchmark, with the lowest and highest, as the lines of a Markdown table.
+
+    Only of figures whose name begins with `prefix`. Where some have a peer there are columns for it: its median, and
+    that of the ratios of ours to it.
+    """
     lines = (RESULTS / f"{benchmark}.jsonl").read_text().splitlines()
-    rows = [row for row in map(json.loads, lines) if row["size"] == size]
+    rows = [row for row in map(json.loads, lines) if row["size"] == size and row["name"].startswith(prefix)]
     last = sorted({row["at"] for row in rows})[-runs:]
     figures: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         if row["at"] in last:
             figures.setdefault(row["name"], []).append(row)
-    told = ["| figure | median | lowest to highest | unit | goal | |", "|---|---|---|---|---|---|"]
+    compared = any(row["peer"] is not None for some in figures.values() for row in some)
+    heads = ["figure", "median", "lowest to highest", *(["peer", "ratio"] if compared else []), "unit", "goal", ""]
+    told = [_line(heads), "|---" * len(heads) + "|"]
     for name, some in figures.items():
         values = sorted(row["value"] for row in some)
-        last_row = some[-1]
-        bound = verdict = ""
-        if last_row["goal"] != "none":
-            bound = last_row["goal"].replace("<=", "≤ ").replace(">=", "≥ ")
-            middle = quantile(values, 0.5)
-            most = float(last_row["goal"][2:])
-            verdict = "ok" if (middle >= most if last_row["goal"][0] == ">" else middle <= most) else "**short**"
-        spread = f"{_number(values[0])} to {_number(values[-1])}"
-        told.append(
-            f"| `{name}` | {_number(quantile(values, 0.5))} | {spread} | {last_row['unit']} | {bound} | {verdict} |"
-        )
+        cells = [f"`{name}`", _number(quantile(values, 0.5)), f"{_number(values[0])} to {_number(values[-1])}"]
+        cells += _against(some) if compared else []
+        told.append(_line([*cells, some[-1]["unit"], *_verdict(some[-1], values)]))
     return told
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _against(some: list[dict[str, Any]]) -> list[str]:
+    """The peer's median and the median ratio."""
+    both = [(row["value"], row["peer"]) for row in some if row["peer"] is not None]
+    ratios = [value / peer for value, peer in both if peer]
+    if not both:
+        return ["none", "none"]
+    ratio = _number(quantile(ratios, 0.5)) if ratios else "none"
+    return [_number(quantile([peer for _, peer in both], 0.5)), ratio]
+
+
+def _verdict(row: dict[str, Any], values: list[float]) -> list[str]:
+    """The bound, and whether the median keeps it."""
+    if row["goal"] == "none":
+        return ["", ""]
+    most, middle = float(row["goal"][2:]), quantile(values, 0.5)
+    met = middle >= most if row["goal"][0] == ">" else middle <= most
+    return [row["goal"].replace("<=", "≤ ").replace(">=", "≥ "), "ok" if met else "**short**"]
 
 
 def main() -> None:
@@ -152,8 +174,9 @@ def main() -> None:
     arguments.add_argument("benchmark")
     arguments.add_argument("--size", choices=("small", "full"), default="full")
     arguments.add_argument("--runs", type=int, default=5)
+    arguments.add_argument("--prefix", default="", help="only figures whose name begins with it")
     given = arguments.parse_args()
-    print("\n".join(table(given.benchmark, given.size, given.runs)))
+    print("\n".join(table(given.benchmark, given.size, given.runs, given.prefix)))
 
 
 if __name__ == "__main__":
