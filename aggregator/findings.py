@@ -245,6 +245,22 @@ CATALOGUE: dict[str, Entry] = {
         "The policy carries istio.io/dry-run: it is not sent to node proxies, some of which would enforce it.",
         "Remove the annotation to enforce the policy.",
     ),
+    "ClusterUnconfirmed": Entry(
+        "warning",
+        "A cluster has not been readable for longer than --stale-after. What was read last is served unchanged.",
+        "See the reason of its state (isthmus clusters); nothing has to be restarted.",
+    ),
+    "ClusterReduced": Entry(
+        "warning",
+        "A cluster has not been readable for longer than --stale-after: its endpoints behind gateways count half, and"
+        " are withdrawn after --stale-ttl.",
+        "See the reason of its state (isthmus clusters); once it can be read all counts again.",
+    ),
+    "ClusterWithdrawn": Entry(
+        "error",
+        "A cluster has not been readable for longer than --stale-ttl: its endpoints are withdrawn.",
+        "See the reason of its state (isthmus clusters); once it can be read they are back.",
+    ),
     "ResourceRejected": Entry(
         "error",
         "A proxy refused the resource made from this object; it keeps the version it had and is not sent this one"
@@ -304,6 +320,15 @@ CATALOGUE: dict[str, Entry] = {
         "An east-west Gateway needs the label topology.istio.io/network, an HBONE listener (tls.mode Terminate) and an"
         " address in its status.",
         "Invalid",
+    ),
+    "ClusterUnreachable": Entry(
+        "warning",
+        "The cluster has not been readable for longer than --stale-ttl, so its endpoints are withdrawn.",
+        "See the reason of its state (isthmus clusters).",
+    ),
+    "ClusterConfirmed": Entry("info", "What is held of the cluster is current.", "Nothing to do."),
+    "ClusterWithinLimit": Entry(
+        "info", "The cluster cannot be read, but for no longer than --stale-after.", "Nothing to do."
     ),
     "NameAnswered": Entry("info", "It is known what the DNS name stands for, or that it stands for none.", "Nothing to do."),
     "EndpointOfPod": Entry("info", "The endpoint is a pod and served as that pod.", "Nothing to do."),

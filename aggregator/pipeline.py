@@ -11,7 +11,7 @@ from typing import Any
 
 from aggregator.findings import Finding, derivation_failed
 from aggregator.graph import At, Graph, Source
-from aggregator.mesh import exposure, global_services, networks, selection, services, split_horizon, workloads
+from aggregator.mesh import exposure, global_services, networks, selection, services, split_horizon, standing, workloads
 from aggregator.mesh.home import Home, mesh_settings
 from aggregator.security import (
     admissions,
@@ -38,7 +38,7 @@ from watchers.facts.secrets import TLSSecret
 
 RESOURCES, SETTLED, ADMISSIONS, HOSTNAMES = "resources", "settled", "admissions", "hostnames"
 WRITES = "writes"
-SELECTIONS = "selections"
+SELECTIONS, PAST_LIMIT = "selections", "clusters past their limit"
 
 
 class Pipeline:
@@ -73,11 +73,12 @@ class Pipeline:
         mesh = mesh_settings(graph, home, mesh_configs)
         selected = selection.declare(graph, home, mesh_configs, clusters, answers, namespaces)
         counts = selected.includes
+        standings = standing.declare(graph, home, clusters)
         network = networks.declare(
-            graph, home, counts, clusters, namespaces, gateways, gateway_classes, pods, resolved_names
+            graph, home, counts, standings.of, clusters, namespaces, gateways, gateway_classes, pods, resolved_names
         )
         declared = services.declare(graph, home, mesh, counts, network.of_cluster, namespaces, kube_services)
-        workload = workloads.declare(graph, home, counts, network.of_cluster, declared, pods, slices)
+        workload = workloads.declare(graph, home, counts, standings.of, network.of_cluster, declared, pods, slices)
         merged = global_services.declare(graph, home, mesh, network.of_cluster, declared, workload)
         split = split_horizon.declare(graph, home, network, merged, workload)
         exposed = exposure.declare(graph, merged.services)
@@ -124,6 +125,7 @@ class Pipeline:
         graph.publish(SETTLED, settled)
         graph.publish(ADMISSIONS, accounts)
         graph.publish(WRITES, of_ingresses, *of_gateways)
+        graph.publish(PAST_LIMIT, standings.past_limit)
         graph.publish(SELECTIONS, selected.of_cluster)
         graph.publish(HOSTNAMES, network.hostnames)
 

@@ -89,6 +89,8 @@ class ControlPlane:
                 domain_suffix=settings.domain_suffix,
                 ztunnel_accounts=tuple((one.namespace, one.name) for one in settings.ztunnel_accounts),
                 istio_classes=settings.istio_classes,
+                stale_after=settings.stale_after,
+                stale_ttl=settings.stale_ttl,
             )
         )
         self.aggregator = Aggregator(self.pipeline, self.tables, self.records, now=now)

@@ -25,6 +25,7 @@ class Home(msgspec.Struct, frozen=True):
     `istio_classes`, classes whose controller is Istio's are served as well, in Istio's place. Istio's own kinds count
     if their label istio.io/rev names this `revision`, or if they have none. Ingresses show the addresses of
     `ingress_service` (namespace, name), whose load balancer leads to their gateway, and `ingress_addresses`.
+    What `stale_after` and `stale_ttl` (seconds) mean is told in `standing`.
     """
 
     cluster: str
@@ -36,6 +37,8 @@ class Home(msgspec.Struct, frozen=True):
     revision: str = "default"
     ingress_service: tuple[str, str] | None = None
     ingress_addresses: tuple[str, ...] = ()
+    stale_after: float = 60.0
+    stale_ttl: float | None = None
 
     def namespace_key(self, cluster: str, namespace: str) -> ObjectKey:
         """Key of a Namespace fact."""

@@ -22,6 +22,7 @@ from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, Sums
 from aggregator.mesh.addresses import is_dns_name, pack
 from aggregator.mesh.home import Home
 from aggregator.mesh.selection import UNSELECTED, Includes
+from aggregator.mesh.standing import UNREACHABLE, StandingOf
 from aggregator.order import rank
 from watchers.facts.cluster import Cluster
 from watchers.facts.core import Namespace, Pod
@@ -125,6 +126,7 @@ def declare(
     graph: Graph,
     home: Home,
     includes: Includes,
+    standing: StandingOf,
     clusters: Source[ObjectKey, Cluster],
     namespaces: Source[ObjectKey, Namespace],
     gateways: Source[ObjectKey, Gateway],
@@ -231,6 +233,15 @@ def declare(
             at.note(key, Finding(key, "GatewayAddressTaken", "status.addresses", detail))
         return winner
 
+    def relied(at: At, way: Way, gateway: NetworkGateway) -> Outcome[NetworkGateway]:
+        if standing(at, gateway.cluster) == "withdrawn":
+            # A network that several clusters share goes on being reached by the others' gateways; by this one, whose
+            # pods may well be there, only if there is no other.
+            others = at.group(every_way, way[0]).values()
+            if any(standing(at, other.cluster) != "withdrawn" for other in others):
+                return UNREACHABLE
+        return gateway
+
     local_suffix = f".svc.{home.domain_suffix}"
     of_cluster = graph.derive("networks of clusters", clusters, cluster_network)
     declarations = graph.derive("gateways into networks", gateways, declaration)
@@ -253,8 +264,10 @@ def declare(
     offered = graph.expand("gateway addresses", declarations, gateway_ways)
     claims = graph.index("claims of gateway addresses", offered, lambda _, one: ((one.network, one.address, one.port),))
     chosen = graph.derive("network gateways", claims, first_claim)
-    ways_into = graph.index("gateways by network", chosen, lambda way, _: (way[0],))
-    return Networks(of_cluster, by_network, chosen, ways_into, hostnames, by_want)
+    every_way = graph.index("gateways by network", chosen, lambda way, _: (way[0],))
+    relied_on = graph.derive("gateways that are relied on", chosen, relied)
+    ways_into = graph.index("relied-on gateways by network", relied_on, lambda way, _: (way[0],))
+    return Networks(of_cluster, by_network, relied_on, ways_into, hostnames, by_want)
 
 
 _NOT_YET = ResolvedName((), "it has not been looked up yet", pending=True)

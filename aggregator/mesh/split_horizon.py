@@ -17,7 +17,7 @@ from aggregator.mesh.global_services import GlobalServices
 from aggregator.mesh.home import Home
 from aggregator.mesh.networks import NetworkGateway, Networks, network_of
 from aggregator.mesh.services import Port
-from aggregator.mesh.workloads import PORTS, READY, TOTAL, ServiceInNetwork, Workloads
+from aggregator.mesh.workloads import PORTS, READY, READY_REDUCED, REDUCED, TOTAL, ServiceInNetwork, Workloads
 
 Key: TypeAlias = tuple[str, str, str, int]
 """(network, service key, gateway address, gateway port)."""
@@ -26,9 +26,9 @@ Key: TypeAlias = tuple[str, str, str, int]
 class SplitHorizon(msgspec.Struct, frozen=True, gc=False):
     """A service's endpoints in one other network, through one gateway.
 
-    `capacity` counts endpoints (never 0). `healthy` is false only for services that take traffic while unready
-    (publishNotReadyAddresses) and have no ready endpoint there; then capacity counts all of them. `ports` are the
-    service's ports that some endpoint there serves.
+    `capacity` counts endpoints (never 0), half of those of clusters whose standing is reduced. `healthy` is false only
+    for services that take traffic while unready (publishNotReadyAddresses) and have no ready endpoint there; then
+    capacity counts all of them. `ports` are the service's ports that some endpoint there serves.
     """
 
     network: str
@@ -73,7 +73,7 @@ def declare(
             return
         served = {number for tag in sums if isinstance(tag, tuple) and tag[0] == PORTS for number in tag[1]}
         ports = tuple(port for port in service.ports if port.number in served)
-        capacity = sums[READY] if healthy else sums[TOTAL]
+        capacity = _capacity(sums, READY, READY_REDUCED) if healthy else _capacity(sums, TOTAL, REDUCED)
         for gateway, share in zip(gateways, shares(capacity, len(gateways)), strict=True):
             if share:
                 yield (
@@ -88,6 +88,12 @@ def shares(capacity: int, gateways: int) -> list[int]:
     """Split `capacity` evenly over `gateways` in whole numbers; what is left over goes to the first ones."""
     share, left = divmod(capacity, gateways)
     return [share + (number < left) for number in range(gateways)]
+
+
+def _capacity(sums: Sums, counted: str, reduced: str) -> int:
+    """The endpoints, of which those of every cluster with a reduced standing count half, rounded up."""
+    halves = sum(number // 2 for tag, number in sums.items() if isinstance(tag, tuple) and tag[0] == reduced)
+    return sums[counted] - halves
 
 
 def _address_order(gateway: NetworkGateway) -> tuple[bytes, str, int]:

@@ -20,6 +20,7 @@ from aggregator.mesh.home import Home
 from aggregator.mesh.networks import NETWORK_LABEL, network_of
 from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.mesh.services import Declared, Port, Services
+from aggregator.mesh.standing import UNREACHABLE, Standing, StandingOf
 from watchers.facts.core import Pod
 from watchers.facts.discovery import EndpointSlice
 from watchers.facts.keys import Labels, ObjectKey, label
@@ -36,6 +37,7 @@ ServiceInNetwork: TypeAlias = tuple[str, str]
 """(network, service key)."""
 
 READY, TOTAL, PORTS, ACCOUNT = "ready", "total", "ports", "account"
+READY_REDUCED, REDUCED = "ready reduced", "reduced"
 LabelSet: TypeAlias = tuple[str, str, Labels]
 
 
@@ -44,7 +46,7 @@ class Workload(msgspec.Struct, frozen=True, gc=False):
 
     `services` pairs service keys with the ports served of each. `tunnel` is "HBONE" where the node's proxy or the pod
     itself (`native_tunnel`) terminates tunnels, else "". `at_home`: it is in home's network, where home's proxies reach
-    it without a gateway.
+    it without a gateway. `reduced`: its cluster has that standing.
     """
 
     cluster: str
@@ -65,6 +67,7 @@ class Workload(msgspec.Struct, frozen=True, gc=False):
     canonical_name: str = ""
     canonical_revision: str = ""
     labels: Labels = ()
+    reduced: bool = False
 
 
 class Profile(msgspec.Struct, frozen=True, gc=False):
@@ -80,6 +83,7 @@ class Profile(msgspec.Struct, frozen=True, gc=False):
     named: bool
     network: str
     at_home: bool
+    standing: Standing = "full"
     selected: bool = True
     native_tunnel: bool = False
     workload_name: str = ""
@@ -117,6 +121,7 @@ def declare(
     graph: Graph,
     home: Home,
     includes: Includes,
+    standing: StandingOf,
     networks: Collection[ObjectKey, str],
     services: Services,
     pods: Source[ObjectKey, Pod],
@@ -134,7 +139,9 @@ def declare(
         if not includes(at, cluster, namespace):
             return _UNSELECTED
         network = network_of(at, networks, cluster)
-        return Profile((), (), named=False, network=network, at_home=is_home(at, network))
+        return Profile(
+            (), (), named=False, network=network, at_home=is_home(at, network), standing=standing(at, cluster)
+        )
 
     def profile(at: At, key: LabelSet, _count: Sums) -> Profile:
         cluster, namespace, labels = key
@@ -155,6 +162,7 @@ def declare(
             named=any(port.target_name for service in found for port in service.ports),
             network=network,
             at_home=is_home(at, network),
+            standing=standing(at, cluster),
             native_tunnel="http" in label(labels, TUNNEL_LABEL).split(","),
             workload_name=label(labels, WORKLOAD_NAME_LABEL),
             canonical_name=_first(labels, "service.istio.io/canonical-name", "app.kubernetes.io/name", "app"),
@@ -201,7 +209,10 @@ def declare(
             return
         by_name = {port.name: port.port for port in endpoints.ports if port.protocol in ("", "TCP")}
         served = tuple((port.number, by_name[port.name]) for port in service.ports if port.name in by_name)
-        network = network_of(at, networks, key[0])
+        network, relied_on = network_of(at, networks, key[0]), standing(at, key[0])
+        if relied_on == "withdrawn":
+            yield key, UNREACHABLE
+            return
         seen = set()
         for endpoint in endpoints.endpoints:
             if endpoint.target_kind == "Pod":
@@ -229,6 +240,7 @@ def declare(
                     healthy=endpoint.ready,
                     host_network=True,
                     is_pod=False,
+                    reduced=relied_on == "reduced",
                 ),
             )
 
@@ -239,6 +251,8 @@ def declare(
         said = at.get(profiles, (cluster, namespace, pod.labels)) or without_labels(at, cluster, namespace)
         if not said.selected:
             return UNSELECTED
+        if said.standing == "withdrawn":
+            return UNREACHABLE
         if not pod.addresses:
             return Withheld("PodHasNoAddress")
         for number, address in enumerate(pod.addresses):
@@ -270,6 +284,7 @@ def declare(
             canonical_name=said.canonical_name or owner,
             canonical_revision=said.canonical_revision or "latest",
             labels=pod.labels,
+            reduced=said.standing == "reduced",
         )
 
     pod_workloads = cast("Collection[WorkloadKey, Workload]", graph.derive("workloads of pods", pods, pod_workload))
@@ -288,7 +303,8 @@ def contributions(_key: WorkloadKey, workload: Workload) -> Iterable[tuple[Servi
     """What a workload adds to each of its services in its network.
 
     Tags: TOTAL and READY count workloads, (PORTS, numbers) those that serve just these ports, and
-    (ACCOUNT, namespace, service account) those that run as it.
+    (ACCOUNT, namespace, service account) those that run as it. (REDUCED, cluster) and (READY_REDUCED, cluster) count
+    those again that are of a cluster whose endpoints count half.
     """
     brought: list[tuple[ServiceInNetwork, Hashable, int]] = []
     for service, ports in workload.services:
@@ -296,6 +312,10 @@ def contributions(_key: WorkloadKey, workload: Workload) -> Iterable[tuple[Servi
         brought += ((group, TOTAL, 1), (group, (PORTS, tuple([number for number, _ in ports])), 1))
         if workload.healthy:
             brought.append((group, READY, 1))
+        if workload.reduced:
+            brought.append((group, (REDUCED, workload.cluster), 1))
+            if workload.healthy:
+                brought.append((group, (READY_REDUCED, workload.cluster), 1))
         if workload.is_pod:
             brought.append((group, (ACCOUNT, workload.namespace, workload.service_account or "default"), 1))
     return brought

@@ -29,7 +29,9 @@ def declare(
     registered = graph.index("registered clusters", clusters, lambda _, __: (_EVERY,))
 
     def answered(at: At, key: ObjectKey, cluster: Cluster) -> Outcome[bool]:
-        return cluster.state in _ANSWERED or (not cluster.home and at.passed(cluster.deadline))
+        # What has been read before, and is refused now, has answered as well.
+        read = cluster.state in _ANSWERED or cluster.unconfirmed > 0.0
+        return read or (not cluster.home and at.passed(cluster.deadline))
 
     answers = graph.derive("clusters that answered", clusters, answered)
 

@@ -514,7 +514,14 @@ async def test_people_are_told_of_a_question_that_is_open_for_long_before_any_pr
         status = stage.watch.status()
         assert (status.state, status.reason, status.since) == ("Stale", "no answer for 1.0 s", 102.0)
         assert stage.state == ("synced", "")
-        first.last_heard = 102.5
+
+
+async def test_a_question_that_is_open_for_long_means_nothing_while_a_watch_talks() -> None:
+    stage = Stage()
+    async with running(stage) as first:
+        first.holds("Namespace", "shop")
+        first.is_now(Health(confirmed=100.0, asked=102.0))
+        stage.now, first.last_heard = 103.0, 102.5
         assert stage.watch.status().state == "Synced"
 
 
