@@ -21,12 +21,14 @@ from aggregator.cache.table import Table
 from aggregator.findings import Finding
 from aggregator.graph import Pass as Result
 from aggregator.mesh.selection import Selected
-from aggregator.pipeline import ADMISSIONS, HOSTNAMES, RESOURCES, SELECTIONS, SETTLED, Pipeline
+from aggregator.mesh.standing import PastLimit
+from aggregator.pipeline import ADMISSIONS, HOSTNAMES, PAST_LIMIT, RESOURCES, SELECTIONS, SETTLED, WRITES, Pipeline
 from aggregator.security.admissions import Account
 from aggregator.views.rejections import Rejection
 from aggregator.views.view import Completeness, View
 from watchers.facts import Fact
 from watchers.facts.keys import ObjectKey
+from watchers.writes import Write, WriteKey
 from xds.encoded import Resource
 
 log = logging.getLogger(__name__)
@@ -59,6 +61,8 @@ class Tables(msgspec.Struct, frozen=True):
     findings: Table[ObjectKey, tuple[Finding, ...]]
     selections: Table[tuple[str], Selected]
     hostnames: Table[tuple[str], tuple[ObjectKey, ...]]
+    writes: Table[WriteKey, Write]
+    past_limit: Table[ObjectKey, PastLimit]
 
     @classmethod
     def empty(cls) -> Tables:
@@ -73,6 +77,8 @@ class Tables(msgspec.Struct, frozen=True):
             findings=Table("findings"),
             selections=Table("selections"),
             hostnames=Table("hostnames"),
+            writes=Table("writes"),
+            past_limit=Table("clusters past their limit"),
         )
 
 
@@ -201,8 +207,10 @@ class Aggregator:
             (ADMISSIONS, tables.admissions),
             ("findings", tables.findings),
             (SETTLED, tables.settled),
+            (PAST_LIMIT, tables.past_limit),
             (SELECTIONS, tables.selections),
             (HOSTNAMES, tables.hostnames),
+            (WRITES, tables.writes),
         )
         for name, table in in_order:
             if name in published:

@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aggregator import __version__
 from aggregator.admin.clusters import add_cluster_pages
@@ -22,12 +23,15 @@ from aggregator.admin.server import HttpListener
 from aggregator.app import memory, traces
 from aggregator.app.aggregate import Aggregator, Tables
 from aggregator.app.clock import steady_clock
+from aggregator.app.cluster_limits import ClusterLimits
 from aggregator.app.clusters import Clusters, WatchSource
+from aggregator.app.loop_watch import LoopWatch
 from aggregator.app.metrics import ClusterStates, Exposition, RecordCounts
 from aggregator.app.readiness import Readiness, readiness
 from aggregator.app.records import Records
 from aggregator.app.rejections import Rejections
 from aggregator.app.setting_values import Address as SettingsAddress
+from aggregator.app.setting_values import ObjectName
 from aggregator.app.settings import Settings, SettingsError
 from aggregator.app.subscriptions import Interest, Surroundings, TableAdmissions, TableViews
 from aggregator.mesh.home import Home
@@ -45,6 +49,9 @@ from xds.server.certificate_service import CertificateService
 from xds.server.listener import Address, Listener, ListenError, ListenerSettings, Ports
 from xds.server.proxies import Proxy
 from xds.server.streams import Streams
+
+if TYPE_CHECKING:
+    from aggregator.app.writing import Writing
 
 log = logging.getLogger(__name__)
 
@@ -89,10 +96,13 @@ class ControlPlane:
                 domain_suffix=settings.domain_suffix,
                 ztunnel_accounts=tuple((one.namespace, one.name) for one in settings.ztunnel_accounts),
                 istio_classes=settings.istio_classes,
+                ingress_service=_object(settings.ingress_service),
+                ingress_addresses=settings.ingress_address,
                 stale_after=settings.stale_after,
                 stale_ttl=settings.stale_ttl,
             )
         )
+        self.limits = ClusterLimits(self.tables.past_limit)
         self.aggregator = Aggregator(self.pipeline, self.tables, self.records, now=now)
         self.lookups = Lookups(
             self.tables.hostnames,
@@ -101,6 +111,8 @@ class ControlPlane:
             metrics=LookupMetrics(),
             resolve=resolve,
         )
+        self.writing = self._read_writing(now)
+        self.loop_watch = LoopWatch()
         self.authority = _authority(settings)
         interest = Interest(self.tables)
         # Home's ztunnels are always served, so what they are told is always at hand.
@@ -132,6 +144,8 @@ class ControlPlane:
                 ClusterStates(self.clusters.statuses),
                 self.clusters.metrics.all,
                 self.lookups.metrics.all,
+                self.loop_watch.metrics,
+                *((self.writing.metrics,) if self.writing is not None else ()),
             ],
             __version__,
         )
@@ -143,7 +157,19 @@ class ControlPlane:
         )
         questions = ClusterQuestions(self.clusters, self.pipeline, replica=socket.gethostname(), now=now)
         add_cluster_pages(self.pages, questions)
+        if self.writing is not None:
+            self.pages.add("/writes", "what home's objects are still to be told, and who tells them", self.writing.page)
         self.pages.add("/findings", "what is wrong with which objects, and the cure", lambda _: self.findings())
+
+    def _read_writing(self, now: Callable[[], float]) -> Writing | None:
+        """What writes to home; None where home cannot be written to."""
+        session = self.clusters.home_session
+        if session is None:
+            return None
+        # Imported only now, as the clients of API servers are.
+        from aggregator.app.writing import Writing
+
+        return Writing(self.settings, self.tables.writes, session, now=now)
 
     def _views_for(self, proxy: Proxy, bell: Callable[[], None]) -> TableViews:
         return TableViews(self._around, proxy, bell)
@@ -156,6 +182,7 @@ class ControlPlane:
             settled=self.aggregator.settled.is_set(),
             listeners={"xds": self.ports is not None},
             stopping=self._stopping,
+            past_limit=self.limits.past,
         )
 
     def findings(self) -> list[str]:
@@ -181,6 +208,9 @@ class ControlPlane:
                     # All else still runs: /ready says that no new proxy should come, and a proxy whose stream is not
                     # ended yet is still kept up to date.
                     self._stopping = True
+                    if self.writing is not None:
+                        # At once, so that another process writes while this one drains.
+                        self.writing.stop()
                     self.serving.clear()
                     await self.listener.stop(self.settings.drain)
         finally:
@@ -205,6 +235,9 @@ class ControlPlane:
     def _start(self, tasks: asyncio.TaskGroup) -> None:
         self.clusters.watch(tasks)
         tasks.create_task(self.aggregator.run(), name="aggregate")
+        tasks.create_task(self.loop_watch.run(), name="watch the loop")
+        if self.writing is not None:
+            self.writing.start(tasks)
         tasks.create_task(self.lookups.run(), name="look up names")
         tasks.create_task(self.health.serve(), name="health")
         tasks.create_task(self.admin.serve(), name="admin")
@@ -264,6 +297,10 @@ def _reviewer(settings: Settings) -> TokenReviewer:
             raise TokenFileError(f"{settings.origin('identities')}: {error}") from None
     log.warning("no token is accepted", extra={"cause": "--identities is off", "effect": "nobody can connect by TLS"})
     return _NoTokens()
+
+
+def _object(given: ObjectName | None) -> tuple[str, str] | None:
+    return (given.namespace, given.name) if given is not None else None
 
 
 def _address(given: SettingsAddress) -> Address:

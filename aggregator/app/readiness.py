@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
 _UNREAD = ("connecting", "syncing")
 
@@ -39,7 +39,7 @@ class ClusterState(Protocol):
 
 
 class Readiness(msgspec.Struct, frozen=True, gc=False):
-    """`waiting` holds it back, one line each; `unsettled` are remote clusters not read yet, which do not."""
+    """`waiting` holds it back, one line each; `unsettled` are clusters not read yet or for too long, which do not."""
 
     ready: bool
     waiting: tuple[str, ...]
@@ -53,12 +53,14 @@ def readiness(
     settled: bool,
     listeners: Mapping[str, bool],
     stopping: bool = False,
+    past_limit: Container[str] = (),
 ) -> Readiness:
     """Ready is: home was read, every remote was read or has passed its limit, that is published, listeners are open.
 
     `clusters` pairs names with states; `passed` says whether a pass with all of home was published, `settled` whether
     one since every remote has answered or passed its limit; `listeners` whether each one, by a name a person knows, is
-    open. A process that is stopping is not ready, so that no new proxy is sent to it.
+    open. Clusters `past_limit` were read, but have not been readable for too long. A process that is stopping is not
+    ready, so that no new proxy is sent to it.
     """
     known = sorted(clusters, key=lambda pair: pair[0])
     waiting = ["the process is stopping"] if stopping else []
@@ -72,7 +74,10 @@ def readiness(
     if passed and not settled:
         waiting += unread or ["the first settled pass is not published yet"]
     waiting += [f"listener {name} is not open yet" for name, opened in sorted(listeners.items()) if not opened]
-    return Readiness(not waiting, tuple(waiting), tuple(unread))
+    overdue = [
+        f"{_line(name, cluster)} (for longer than --stale-after)" for name, cluster in known if name in past_limit
+    ]
+    return Readiness(not waiting, tuple(waiting), (*unread, *overdue))
 
 
 def _line(name: str, cluster: ClusterState) -> str:

@@ -66,3 +66,9 @@ def test_a_process_that_is_stopping_is_not_ready() -> None:
     assert readiness(HOME, passed=True, settled=True, listeners=LISTENERS, stopping=True).waiting == (
         "the process is stopping",
     )
+
+
+def test_a_cluster_that_has_been_lost_for_too_long_is_reported_and_holds_nothing_back() -> None:
+    clusters = [*HOME, ("east", Cluster("stale", home=False, reason="no answer")), ("lab", Cluster("denied", home=False))]
+    now = readiness(clusters, passed=True, settled=True, listeners=LISTENERS, past_limit={"east"})
+    assert (now.ready, now.unsettled) == (True, ("cluster east is stale: no answer (for longer than --stale-after)",))
