@@ -22,6 +22,7 @@ from watchers.clusters import Clusters, Credential, SecretClaims
 from watchers.facts import Fact, ObjectKey
 from watchers.kubernetes.connection import Reader
 from watchers.kubernetes.kubeconfig import Allowances, ApiServer, InvalidKubeconfig, in_cluster, read_kubeconfig
+from watchers.kubernetes.newest import NewestSession
 from watchers.metrics import WatchMetrics
 from watchers.registration import Claim, Reserved
 from watchers.registration_files import (
@@ -76,10 +77,15 @@ class ApiClusters:
             removed=metrics.forget,
         )
         self._home: ClusterWatch[Credential, Any] | None = None
+        self.home_session: NewestSession | None = None
+        """Requests to home beside its watches, with the same credential; None if home is a directory."""
         if settings.home not in directories:
             secrets = SecretClaims(self._clusters)
             self._home = reader.home(settings.home, secrets, self._home_identified)
-            self._home.use(Credential(self._home_server(environment)))
+            self.home_session = NewestSession()
+            server = self._home_server(environment)
+            self._home.use(Credential(server))
+            self.home_session.use(server)
         self._files = [source for source in settings.remote if source.name not in directories]
         for source in self._files:
             found = self._at_start("remote", partial(kubeconfig_in, source.name, source.path, "--remote"))
@@ -133,7 +139,7 @@ class ApiClusters:
             raise SourceError(f"{self._settings.origin('local')}: {error}") from None
 
     def _use_for_home(self, found: Found) -> None:
-        if self._home is None:
+        if self._home is None or self.home_session is None:
             return
         for claim in found.claims:
             try:
@@ -142,6 +148,7 @@ class ApiClusters:
                 self._home.refuse(f"{claim.place}: {error}")
             else:
                 self._home.use(Credential(server))
+                self.home_session.use(server)
         for refused in found.refused:
             self._home.refuse(f"{refused.place} {refused.cause}")
 

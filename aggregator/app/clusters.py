@@ -31,6 +31,7 @@ from watchers.watching import SourceError
 
 if TYPE_CHECKING:
     from aggregator.app.api_clusters import ApiClusters
+    from watchers.kubernetes.newest import NewestSession
 
 
 class WatchSource(Protocol):
@@ -95,6 +96,11 @@ class Clusters:
             directories={source.name: source.path for source, _ in self._directories},
             environment=os.environ,
         )
+
+    @property
+    def home_session(self) -> NewestSession | None:
+        """Requests to home beside its watches; None if home is a directory."""
+        return self._apis.home_session if self._apis is not None else None
 
     def watch(self, tasks: asyncio.TaskGroup) -> None:
         """Start a task per cluster."""

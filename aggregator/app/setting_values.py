@@ -30,6 +30,7 @@ _TRUST_DOMAIN = re.compile(r"[a-z0-9][a-z0-9._-]{0,254}")
 _CLUSTER = re.compile(r"[A-Za-z0-9](?:[-._A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_RATE = re.compile(r"\d{1,6}(?:\.\d{1,3})?")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -69,6 +70,16 @@ class ClusterSource(msgspec.Struct, frozen=True, gc=False):
 
 class ServiceAccount(msgspec.Struct, frozen=True, gc=False):
     """A Kubernetes service account, written `namespace/name`."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class ObjectName(msgspec.Struct, frozen=True, gc=False):
+    """An object in a namespace, written `namespace/name`."""
 
     namespace: str
     name: str
@@ -194,6 +205,36 @@ def service_account(text: str) -> ServiceAccount:
     if not (slash and _NAMESPACE.fullmatch(space) and _SUBDOMAIN.fullmatch(name)):
         raise ValueProblem(f"{text!r} is no service account", "write NAMESPACE/NAME, such as istio-system/ztunnel")
     return ServiceAccount(space, name)
+
+
+def published_address(text: str) -> str:
+    """A DNS name or an IP address by which others find a gateway."""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        if _SUBDOMAIN.fullmatch(text.lower()):
+            return text.lower()
+    raise ValueProblem(f"{text!r} is neither a DNS name nor an IP address", "write 203.0.113.7 or lb.example.com")
+
+
+def object_name(text: str) -> ObjectName:
+    """`NAMESPACE/NAME` of an object in a namespace."""
+    space, slash, name = text.partition("/")
+    if not (slash and _NAMESPACE.fullmatch(space) and _SUBDOMAIN.fullmatch(name)):
+        raise ValueProblem(f"{text!r} names no object", "write NAMESPACE/NAME, such as istio-system/gateway")
+    return ObjectName(space, name)
+
+
+def rate(text: str) -> float:
+    """A number of times a second, above 0."""
+    if not _RATE.fullmatch(text) or float(text) <= 0:
+        raise ValueProblem(f"{text!r} is no rate", "write how many a second, such as 20 or 0.5")
+    return float(text)
+
+
+def show_rate(number: float) -> str:
+    """Back to text."""
+    return f"{number:g}"
 
 
 def path(text: str) -> Path:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import msgspec
 
 from aggregator.app import setting_values as values
-from aggregator.app.setting_values import Address, ClusterSource, ServiceAccount
+from aggregator.app.setting_values import Address, ClusterSource, ObjectName, ServiceAccount
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,6 +192,54 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             switch=True,
         ),
     ] = False
+    ingress_service: Annotated[
+        ObjectName | None,
+        Setting(
+            help="The Service of home in front of the ingress gateway: Ingresses that are served show the addresses of "
+            "its load balancer in their status.",
+            parse=values.object_name,
+            value="NAMESPACE/NAME",
+        ),
+    ] = None
+    ingress_address: Annotated[
+        tuple[str, ...],
+        Setting(
+            help="An address at which the ingress gateway is reached, shown by Ingresses as well or instead.",
+            parse=values.published_address,
+            value="IP|NAME",
+            many=True,
+        ),
+    ] = ()
+    write_status: Annotated[
+        bool,
+        Setting(
+            help="Write the status of Ingresses, Gateways and GatewayClasses of home that are served.",
+            parse=values.switch,
+            value="true|false",
+            show=values.show_switch,
+            switch=True,
+        ),
+    ] = True
+    write_rate: Annotated[
+        float,
+        Setting(
+            help="How many writes a second home's API server is sent at most; twice as many at once after a pause.",
+            parse=values.rate,
+            value="NUMBER",
+            show=values.show_rate,
+        ),
+    ] = 20.0
+    leader_elect: Annotated[
+        bool,
+        Setting(
+            help="Of several processes let one write to home, by the Lease isthmus-leader in --system-namespace. Off "
+            "only where there is one process and never two, not even during an upgrade.",
+            parse=values.switch,
+            value="true|false",
+            show=values.show_switch,
+            switch=True,
+        ),
+    ] = True
     ztunnel_accounts: Annotated[
         tuple[ServiceAccount, ...],
         Setting(

@@ -28,7 +28,7 @@ _OURS = "isthmus.dev/"
 
 
 class Sources(msgspec.Struct, frozen=True):
-    """What is judged, and by what; ``rejected`` are the resources that proxies refused, as `views.rejections` has them."""
+    """What is judged, and by what; ``rejected`` are the resources that proxies refused (`views.rejections`)."""
 
     clusters: Source[ObjectKey, Cluster]
     gateways: Source[ObjectKey, Gateway]
