@@ -70,10 +70,20 @@ class World:
         """The pipeline's graph."""
         return self.pipeline.graph
 
-    def cluster(self, name: str, state: str = "synced", deadline: float = NEVER) -> None:
+    def cluster(self, name: str, state: str = "synced", deadline: float = NEVER, unconfirmed: float = 0.0) -> None:
         """Register a cluster, or change its state."""
-        key = (name, "Cluster", "", name)
-        self.facts.apply([(key, Cluster(state=state, home=name == self.home.cluster, deadline=deadline, reason=""))])
+        home = name == self.home.cluster
+        fact = Cluster(state, home, deadline, "", unconfirmed=unconfirmed)
+        self.facts.apply([((name, "Cluster", "", name), fact)])
+
+    def lose(self, name: str, state: str = "stale") -> None:
+        """A cluster that was read cannot be read any more, from now on."""
+        self.cluster(name, state, unconfirmed=self.now)
+
+    def wait(self, seconds: float) -> Pass:
+        """Let time pass, and a pass see it."""
+        self.now += seconds
+        return self.step()
 
     def apply(self, cluster: str, *manifests: Manifest) -> None:
         """Create or change objects of a cluster."""

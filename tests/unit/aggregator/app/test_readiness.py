@@ -69,6 +69,7 @@ def test_a_process_that_is_stopping_is_not_ready() -> None:
 
 
 def test_a_cluster_that_has_been_lost_for_too_long_is_reported_and_holds_nothing_back() -> None:
-    clusters = [*HOME, ("east", Cluster("stale", home=False, reason="no answer")), ("lab", Cluster("denied", home=False))]
+    lost, denied = Cluster("stale", home=False, reason="no answer"), Cluster("denied", home=False)
+    clusters = [*HOME, ("east", lost), ("lab", denied)]
     now = readiness(clusters, passed=True, settled=True, listeners=LISTENERS, past_limit={"east"})
     assert (now.ready, now.unsettled) == (True, ("cluster east is stale: no answer (for longer than --stale-after)",))
