@@ -330,7 +330,7 @@ CATALOGUE: dict[str, Entry] = {
     "ClusterWithinLimit": Entry(
         "info", "The cluster cannot be read, but for no longer than --stale-after.", "Nothing to do."
     ),
-    "NameAnswered": Entry("info", "It is known what the DNS name stands for, or that it stands for none.", "Nothing to do."),
+    "NameAnswered": Entry("info", "It is known which addresses the DNS name has, or that it has none.", "Nothing to do."),
     "EndpointOfPod": Entry("info", "The endpoint is a pod and served as that pod.", "Nothing to do."),
     "SliceNotServed": Entry(
         "info",
