@@ -249,13 +249,13 @@ def listener(
     return document
 
 
-def east_west_gateway(name: str, *addresses: str, network: str) -> Manifest:
+def east_west_gateway(name: str, *addresses: str | tuple[str, str], network: str) -> Manifest:
     """The Gateway through which other networks reach this one (class ``istio-east-west``)."""
     mesh = listener(tls_mode="Terminate", allowed_from="Same")
     return gateway(name, "istio-east-west", mesh, addresses=addresses, network=network)
 
 
-def remote_gateway(name: str, *addresses: str, network: str) -> Manifest:
+def remote_gateway(name: str, *addresses: str | tuple[str, str], network: str) -> Manifest:
     """The stand-in, here, for a gateway elsewhere (class ``istio-remote``)."""
     return gateway(name, "istio-remote", addresses=addresses, network=network)
 

@@ -26,6 +26,7 @@ from tests.kit.ztunnel import Received, Ztunnel, ZtunnelClient, ZtunnelMachine
 from tests.kit.ztunnel.grpc_transport import GrpcDialer
 from watchers.directory import watch_directory
 from watchers.facts.cluster import Cluster
+from watchers.lookups.dns import Resolve
 from watchers.sink import Facts
 from xds.client import AdsClient
 from xds.records import Push
@@ -49,10 +50,10 @@ class Plane:
 
     A path is a directory or a kubeconfig; without `home` it runs in a cluster, as the environment has it.
 
-    `held` names clusters that are not read before `release`; `watches` follow clusters in the place of the real watch.
-    `settings` are further fields of Settings; listeners are on free ports of loopback, plaintext included, and draining
-    takes no time. Entering waits until it serves (where a cluster is held or followed by another watch: until it
-    answers on its ports) and raises what it fails with instead.
+    `held` names clusters that are not read before `release`; `watches` follow clusters in the place of the real watch,
+    `resolve` asks for DNS names. `settings` are further fields of Settings; listeners are on free ports of loopback,
+    plaintext included, and draining takes no time. Entering waits until it serves (where a cluster is held or followed
+    by another watch: until it answers on its ports) and raises what it fails with instead.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Plane:
         held: Iterable[str] = (),
         watches: Mapping[str, WatchSource] = {},
         now: Callable[[], float] | None = None,
+        resolve: Resolve | None = None,
         **settings: Any,
     ) -> None:
         self._held = {name: asyncio.Event() for name in held}
@@ -79,7 +81,7 @@ class Plane:
                 **settings,
             },
         )
-        self.control = ControlPlane(given, now=now, watch=self._watch)
+        self.control = ControlPlane(given, now=now, watch=self._watch, resolve=resolve)
         self._life: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
 

@@ -25,6 +25,7 @@ from watchers.facts import Fact
 from watchers.facts.cluster import Cluster
 from watchers.facts.keys import ObjectKey
 from watchers.facts.kinds import kind_of
+from watchers.facts.names import ResolvedName, name_key
 from xds.encoded import Resource
 
 NEVER = float("inf")
@@ -98,6 +99,10 @@ class World:
     def leave(self, cluster: str) -> None:
         """Take a cluster away with everything in it."""
         self.facts.replace((cluster,), ())
+
+    def resolve(self, name: str, *addresses: str, reason: str = "", pending: bool = False) -> None:
+        """Look a DNS name up, with this result."""
+        self.facts.apply([(name_key(name), ResolvedName(addresses, reason, pending))])
 
     def ask(self, *views: View) -> None:
         """Ask for more views than those of ztunnels, from the next step on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from tests.kit import manifests as m
 from tests.kit.manifests import Manifest
 from tests.kit.world import World
+from watchers.facts.names import ResolvedName, name_key
 
 CLUSTERS = ("alpha", "beta", "gamma")
 PORTS: tuple[dict[str, Any], ...] = ({"http": (80, 8080)}, {"http": (80, "web")}, {"grpc": 90, "http": 80})
@@ -60,15 +62,31 @@ def objects(draw: st.DrawFn) -> Manifest:
         )
         return m.slice_(f"shop/{name}-x", endpoint, service=name)
     gateway = draw(st.sampled_from((m.east_west_gateway, m.remote_gateway)))
+    addresses: st.SearchStrategy[str | tuple[str, str]] = st.sampled_from(
+        ("203.0.113.1", "203.0.113.2", ("Hostname", "one.example"), ("Hostname", "two.example"))
+    )
     return gateway(
         f"istio-system/edge-{number}",
-        f"203.0.113.{draw(st.integers(1, 2))}",
+        *draw(st.lists(addresses, min_size=1, max_size=2)),
         network=draw(st.sampled_from(("net-b", ""))),
     )
 
 
+@st.composite
+def lookups(draw: st.DrawFn) -> tuple[str, ResolvedName | None]:
+    """What a DNS name of a gateway is found to be, in either family, or that nobody asks for it any more."""
+    addresses = draw(st.sets(st.sampled_from(("203.0.113.1", "203.0.113.2", "203.0.113.3", "2001:db8::1")), max_size=2))
+    reason = draw(st.sampled_from(("", "no name server answers")))
+    resolved = ResolvedName(tuple(sorted(addresses)), reason, pending=not addresses and draw(st.booleans()))
+    return draw(st.sampled_from(("one.example", "two.example"))), draw(st.sampled_from((resolved, resolved, None)))
+
+
 EVENTS = st.lists(
-    st.tuples(st.sampled_from(CLUSTERS), st.one_of(objects(), objects(), objects(), st.just(None)), st.booleans()),
+    st.tuples(
+        st.sampled_from(CLUSTERS),
+        st.one_of(objects(), objects(), objects(), lookups(), st.just(None)),
+        st.booleans(),
+    ),
     max_size=40,
 )
 
@@ -82,6 +100,8 @@ def test_any_events_in_any_slices_give_the_bytes_of_a_build_from_scratch(events:
     for cluster, manifest, deleted in events:
         if manifest is None:
             world.leave(cluster)
+        elif isinstance(manifest, tuple):
+            world.facts.apply([(name_key(manifest[0]), manifest[1])])
         elif deleted:
             world.delete(cluster, manifest)
         else:
@@ -120,4 +140,34 @@ def test_every_order_of_arrival_of_a_remote_cluster_ends_the_same() -> None:
         answers.append(world.resources)
     reach = "net-b/SplitHorizonWorkload/istio-system/edge/198.51.100.20/shop/orders.shop.svc.cluster.local"
     assert world.address(reach)["capacity"] == 2
+    assert all(answer == answers[0] for answer in answers)
+
+
+def test_every_order_in_which_a_gateways_name_and_its_addresses_become_known_ends_the_same() -> None:
+    steps: tuple[Callable[[World], None], ...] = (
+        lambda world: world.apply(
+            "beta",
+            m.namespace("istio-system", network="net-b"),
+            m.namespace("shop"),
+            m.service("shop/orders", "10.20.0.11", selector={"app": "orders"}, is_global=True),
+            m.pod("shop/orders-1", "10.2.0.5", labels={"app": "orders"}),
+        ),
+        lambda world: world.apply(
+            "beta", m.east_west_gateway("istio-system/edge", ("Hostname", "edge.example"), network="net-b")
+        ),
+        lambda world: world.resolve("edge.example", "198.51.100.20", "2001:db8::1"),
+        lambda world: world.apply("alpha", m.pod("shop/client", "10.1.0.5")),
+    )
+    answers = []
+    for order in itertools.permutations(steps):
+        world = World()
+        world.apply("alpha", m.namespace("istio-system", network="net-a"), m.namespace("shop"))
+        world.apply("alpha", m.service("shop/orders", "10.10.0.11", is_global=True))
+        for step in order:
+            step(world)
+            world.step()
+            assert not any("10.2.0.5" in str(told) for told in world.addresses().values())
+        answers.append((world.resources, world.findings()))
+    reach = "net-b/SplitHorizonWorkload/istio-system/edge/198.51.100.20/shop/orders.shop.svc.cluster.local"
+    assert world.address(reach)["capacity"] == 1
     assert all(answer == answers[0] for answer in answers)

@@ -243,21 +243,6 @@ def test_a_stand_in_at_home_leads_to_the_network_it_is_labelled_with() -> None:
     assert (reach["network_gateway"]["hbone_mtls_port"], reach["cluster_id"]) == (15010, "alpha")
 
 
-def test_a_gateway_may_be_known_by_name() -> None:
-    hostname = ("Hostname", "edge.example.net")
-    gateway = m.gateway(
-        "istio-system/edge", "istio-east-west", m.listener(tls_mode="Terminate"), addresses=[hostname], network="net-b"
-    )
-    made = world(*pods(1, ready=1), gateway=gateway)
-    told = made.address("NetworkGateway/net-b/edge.example.net/0")
-    assert (told["hostname"], told.get("addresses")) == ("edge.example.net", None)
-    reach = made.address(f"net-b/SplitHorizonWorkload/istio-system/edge/edge.example.net/{ORDERS}")
-    assert reach["network_gateway"] == {
-        "hostname": {"namespace": "istio-system", "hostname": "edge.example.net"},
-        "hbone_mtls_port": 15008,
-    }
-
-
 def test_a_gateway_listens_on_the_port_its_listener_names() -> None:
     gateway = m.gateway(
         "istio-system/edge",

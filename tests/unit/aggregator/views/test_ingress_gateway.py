@@ -411,20 +411,18 @@ def test_a_gateway_on_a_port_of_its_own_is_dialled_there() -> None:
     assert places(ways) == ["inner_connect_originate/198.51.100.20:16008"]
 
 
-def test_a_gateway_with_a_name_for_an_address_cannot_be_used_and_is_told() -> None:
+def test_a_gateway_known_by_name_is_dialled_at_every_address_the_name_has() -> None:
     world = world_of(orders(), ingress())
-    remote(world, "mesa", 2, "10.2.0.5", gateways=0)
-    named = m.listener(tls_mode="Terminate")
-    world.apply(
-        "mesa",
-        m.gateway(
-            "istio-system/edge", "istio-east-west", named, addresses=[("Hostname", "lb.example")], network="net-mesa"
-        ),
-    )
+    remote(world, "mesa", 2, "10.2.0.5", "10.2.0.6", "10.2.0.7", gateways=0)
+    world.apply("mesa", m.east_west_gateway("istio-system/edge", ("Hostname", "lb.example"), network="net-mesa"))
     world.step()
     assert groups(world) == []
-    assert [(one.code, one.object) for one in world.findings()] == [
-        ("GatewayAddressNotResolved", ("mesa", "Gateway", "istio-system", "edge"))
+    world.resolve("lb.example", "198.51.100.20", "198.51.100.21")
+    world.step()
+    ((_, ways),) = groups(world)
+    assert [(place, weight(one)) for place, one in zip(places(ways), ways, strict=True)] == [
+        ("inner_connect_originate/198.51.100.20:15008", 2),
+        ("inner_connect_originate/198.51.100.21:15008", 1),
     ]
 
 
