@@ -81,10 +81,12 @@ def lookups(draw: st.DrawFn) -> tuple[str, ResolvedName | None]:
     return draw(st.sampled_from(("one.example", "two.example"))), draw(st.sampled_from((resolved, resolved, None)))
 
 
+FATES = ("left", "lost", "denied", "found", "time passes")
+POLICY = {"stale_after": 10.0, "stale_ttl": 20.0}
 EVENTS = st.lists(
     st.tuples(
         st.sampled_from(CLUSTERS),
-        st.one_of(objects(), objects(), objects(), lookups(), st.just(None)),
+        st.one_of(objects(), objects(), objects(), lookups(), st.sampled_from(FATES)),
         st.booleans(),
     ),
     max_size=40,
@@ -94,20 +96,30 @@ EVENTS = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(EVENTS, st.integers(1, 50))
 def test_any_events_in_any_slices_give_the_bytes_of_a_build_from_scratch(events: list[Any], steps: int) -> None:
-    world = World()
+    world = World(**POLICY)
     for cluster in CLUSTERS:
         world.cluster(cluster)
-    for cluster, manifest, deleted in events:
-        if manifest is None:
-            world.leave(cluster)
-        elif isinstance(manifest, tuple):
-            world.facts.apply([(name_key(manifest[0]), manifest[1])])
-        elif deleted:
-            world.delete(cluster, manifest)
-        else:
-            world.apply(cluster, manifest)
+    for cluster, event, deleted in events:
+        match event:
+            case "left":
+                world.leave(cluster)
+            case "lost":
+                world.lose(cluster)
+            case "denied":
+                world.lose(cluster, "denied")
+            case "found":
+                world.cluster(cluster)
+            case "time passes":
+                world.now += 7.0
+            case tuple():
+                world.facts.apply([(name_key(event[0]), event[1])])
+            case _ if deleted:
+                world.delete(cluster, event)
+            case _:
+                world.apply(cluster, event)
         world.step(steps=steps)
-    rebuilt = World()
+    rebuilt = World(**POLICY)
+    rebuilt.now = world.now
     rebuilt.facts.apply(sorted(world.facts.scan(), key=lambda item: item[0], reverse=True))
     rebuilt.step()
     assert world.resources == rebuilt.resources
