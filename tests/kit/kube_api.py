@@ -1,4 +1,4 @@
-"""A fake Kubernetes API: LIST, WATCH and GET as a real server answers them, and every way it may fail, on demand.
+"""A fake Kubernetes API: requests answered as by a real server, and every way it may fail, on demand.
 
 `KubeCluster` is one API server: its objects, who may read what, its scripted faults and what it was asked. `answer`
 serves a request without any socket (for tests in virtual time); `KubeApi` serves many clusters over HTTP on loopback, a
@@ -33,8 +33,10 @@ from tests.kit.kube_store import (
     field_selector,
     label_selector,
 )
+from tests.kit.kube_writes import Refused, apply_status, create, update
 
-Verb = Literal["list", "watch", "get"]
+Verb = Literal["list", "watch", "get", "create", "update", "patch"]
+VERBS: Mapping[str, Verb] = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 JSON = {"Content-Type": "application/json"}
 INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
@@ -51,6 +53,12 @@ class Refuse(msgspec.Struct, frozen=True):
 
 class Hang(msgspec.Struct, frozen=True):
     """The request is never answered, while the connection stays open."""
+
+
+class Slow(msgspec.Struct, frozen=True):
+    """The request is answered as usual after so many seconds."""
+
+    seconds: float
 
 
 class Hold(msgspec.Struct, frozen=True):
@@ -78,7 +86,7 @@ class Lines(msgspec.Struct, frozen=True):
     then: Literal["end", "hang", "go on"] = "end"
 
 
-Fault = Refuse | Hang | Hold | Cut | Trickle | Lines
+Fault = Refuse | Hang | Slow | Hold | Cut | Trickle | Lines
 
 
 def error_event(code: int, reason: str, message: str = "scripted") -> bytes:
@@ -113,6 +121,9 @@ class Request(msgspec.Struct, eq=False):
     query: Mapping[str, str]
     token: str
     status: int = 0
+    subresource: str = ""
+    body: bytes = b""
+    content_type: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -212,8 +223,10 @@ class KubeCluster:
                 watch.ended = True
                 watch.bell.set()
 
-    async def answer(self, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
-        """Serves a GET request. May wait for ever, if a fault says so."""
+    async def answer(
+        self, path: str, query: Mapping[str, str], headers: Mapping[str, str], method: str = "GET", body: bytes = b""
+    ) -> Answer:
+        """Serves a request. May wait for ever, if a fault says so."""
         token = headers.get("Authorization", "").removeprefix("Bearer ")
         if path == "/version":
             return await self._answer_version(token)
@@ -222,6 +235,9 @@ class KubeCluster:
         request = self._read(path, query, token)
         if request is None:
             return _page_not_found()
+        if method != "GET":
+            request.verb, request.body = VERBS[method], body
+            request.content_type = headers.get("Content-Type", "")
         self.requests.append(request)
         answer = await self._answer(request)
         request.status = answer.status
@@ -238,6 +254,8 @@ class KubeCluster:
                 return _refusal(fault.status, fault.reason, fault.message, fault.headers)
             case Hang():
                 await asyncio.Event().wait()
+            case Slow():
+                await asyncio.sleep(fault.seconds)
             case Hold():
                 await fault.until.wait()
         if request.kind in self.forbidden:
@@ -247,6 +265,8 @@ class KubeCluster:
             )
         if request.kind in self.absent:
             return _page_not_found()
+        if request.verb in VERBS.values():
+            return self._answer_write(request)
         if request.verb == "watch":
             return self._answer_watch(request, fault)
         if request.verb == "list":
@@ -271,6 +291,22 @@ class KubeCluster:
                 await held.until.wait()
         return _complete(200, {"major": "1", "minor": "36", "gitVersion": "v1.36.0"})
 
+    def _answer_write(self, request: Request) -> Answer:
+        kind, name, query = request.kind, request.name, request.query
+        try:
+            if request.verb == "create":
+                return _complete(201, create(self.store, kind, request.namespace, request.body))
+            if name is None:
+                return _refusal(405, "MethodNotAllowed", "the server does not allow this method on the resource")
+            if request.verb == "update":
+                return _complete(200, update(self.store, kind, name, request.body))
+            if request.content_type != "application/apply-patch+yaml" or request.subresource != "status":
+                return _refusal(415, "UnsupportedMediaType", "only server-side apply on a status is served")
+            manager, force = query.get("fieldManager", ""), query.get("force") == "true"
+            return _complete(200, apply_status(self.store, kind, name, request.body, manager, force=force))
+        except Refused as refused:
+            return _refusal(refused.status, refused.reason, str(refused))
+
     def _groups(self) -> dict[str, Any]:
         served = {one.api_version for one in self.store.resources.values() if one.kind not in self.absent}
         groups: dict[str, list[dict[str, str]]] = {}
@@ -291,11 +327,12 @@ class KubeCluster:
         if len(rest) > 2 and rest[0] == "namespaces":
             namespace, rest = rest[1], rest[2:]
         resource = self._paths.get("/".join(["", *base, *rest[:1]]))
-        if resource is None or len(rest) > 2:
+        if resource is None or len(rest) > 3:
             return None
-        name = (namespace, rest[1]) if len(rest) == 2 else None
+        name = (namespace, rest[1]) if len(rest) >= 2 else None
         verb: Verb = "get" if name else "watch" if query.get("watch") in ("1", "true") else "list"
-        return Request(verb, resource.kind, name, namespace, dict(query), token)
+        subresource = rest[2] if len(rest) == 3 else ""
+        return Request(verb, resource.kind, name, namespace, dict(query), token, subresource=subresource)
 
     def _fault(self, request: Request) -> Fault | None:
         for scripted in self._script:
@@ -438,7 +475,7 @@ class KubeApi:
         self._context: ssl.SSLContext | None = None
         self._ca = b""
         application = web.Application()
-        application.router.add_get("/{path:.*}", self._serve)
+        application.router.add_route("*", "/{path:.*}", self._serve)
         # A handler is cancelled when its client goes, so that an abandoned watch is no open one.
         self._runner = web.AppRunner(application, handler_cancellation=True, access_log=None, shutdown_timeout=0)
         self._connections: dict[asyncio.Transport, KubeCluster] = {}
@@ -492,12 +529,13 @@ class KubeApi:
         assert transport is not None
         cluster = self._ports[transport.get_extra_info("sockname")[1]]
         self._connections[transport] = cluster
-        answer = await cluster.answer(request.path, request.query, request.headers)
-        async with aclosing(answer.body) as body:
+        body = await request.read()
+        answer = await cluster.answer(request.path, request.query, request.headers, request.method, body)
+        async with aclosing(answer.body) as chunks:
             response = web.StreamResponse(status=answer.status, headers=answer.headers)
             await response.prepare(request)
             try:
-                async for chunk in body:
+                async for chunk in chunks:
                     await response.write(chunk)
                 await response.write_eof()
             except ConnectionResetError:

@@ -11,7 +11,7 @@ from contextlib import aclosing, asynccontextmanager
 
 from tests.kit.kube_api import Answer, KubeCluster
 from watchers.kubernetes.expiry import token_expiry
-from watchers.kubernetes.session import Broken
+from watchers.kubernetes.session import Broken, Method, Reply
 from watchers.status import Access
 
 
@@ -41,6 +41,31 @@ class MemorySession:
     def access(self) -> Access:
         """As Session.access."""
         return Access(f"{self._cluster.name}.example:443", token_expiry(self._token))
+
+    async def send(
+        self,
+        method: Method,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes = b"",
+        *,
+        content_type: str = "application/json",
+        seconds: float,
+    ) -> Reply:
+        """As Session.send."""
+        if self._cluster.refuse_connections:
+            raise Broken("connect", "Connection refused")
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content_type}
+        try:
+            async with asyncio.timeout(seconds):
+                answer = await self._cluster.answer(path, query, headers, method, body)
+                async with aclosing(answer.body):
+                    said = b"".join([chunk async for chunk in answer.body])
+        except TimeoutError:
+            raise Broken("timeout", "no answer within the time given to it") from None
+        except ConnectionResetError:
+            raise Broken("server", "the connection was closed") from None
+        return Reply(answer.status, answer.headers, said)
 
     async def close(self) -> None:
         """As Session.close."""

@@ -42,6 +42,7 @@ RESOURCES = (
     Resource("Service", "v1", "services"),
     Resource("ConfigMap", "v1", "configmaps"),
     Resource("Secret", "v1", "secrets"),
+    Resource("Lease", "coordination.k8s.io/v1", "leases"),
     Resource("EndpointSlice", "discovery.k8s.io/v1", "endpointslices"),
     Resource("Gateway", "gateway.networking.k8s.io/v1", "gateways"),
     Resource("GatewayClass", "gateway.networking.k8s.io/v1", "gatewayclasses", namespaced=False),

@@ -1,0 +1,139 @@
+"""How a fake Kubernetes API takes writes: creations, updates at a version, and server-side applies on a status.
+
+Joins requests to the objects of `kube_store`, as far as a client can tell the difference from a real server: a field
+belongs to whoever applied it, is taken over by force only, and goes with the last who owned it. Of lists those of
+conditions and listeners are maps by type and name, as their schemas say; all others are one value.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import yaml
+
+from tests.kit.kube_store import Name, Store
+
+Path = tuple[str, ...]
+_KEYS = {"conditions": "type", "listeners": "name"}
+
+
+class Refused(Exception):
+    """The write is answered with this status and reason."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+
+def create(store: Store, kind: str, namespace: str, body: bytes) -> dict[str, Any]:
+    """A new object."""
+    document = _document(body, kind)
+    name = document["metadata"].get("name", "")
+    if store.get(kind, (namespace, name)) is not None:
+        raise Refused(409, "AlreadyExists", f"{name} already exists")
+    return _stored(store, kind, (namespace, name), document)
+
+
+def update(store: Store, kind: str, name: Name, body: bytes) -> dict[str, Any]:
+    """An object as a whole, if it is still at the version the body names."""
+    document, before = _document(body, kind), store.get(kind, name)
+    if before is None:
+        raise Refused(404, "NotFound", "not found")
+    given = document["metadata"].get("resourceVersion")
+    if given and given != before.document["metadata"]["resourceVersion"]:
+        raise Refused(409, "Conflict", "the object has been modified; please apply your changes to the latest version")
+    return _stored(store, kind, name, document)
+
+
+def apply_status(store: Store, kind: str, name: Name, body: bytes, manager: str, *, force: bool) -> dict[str, Any]:
+    """Fields of the status that are to be this manager's, and no others that were."""
+    if not manager:
+        raise Refused(400, "BadRequest", "fieldManager is required for apply patch")
+    applied, before = _document(body, kind), store.get(kind, name)
+    if before is None:
+        raise Refused(404, "NotFound", "not found")
+    document = copy.deepcopy(before.document)
+    owners = _owners(document)
+    wanted = dict(_leaves(applied.get("status") or {}))
+    status = document.get("status") or {}
+    present = dict(_leaves(status))
+    for other, paths in owners.items():
+        if other == manager:
+            continue
+        disputed = {path for path in paths if path in wanted and present.get(path) != wanted[path]}
+        if disputed and not force:
+            raise Refused(409, "Conflict", f"conflict with {other}")
+        owners[other] = paths - disputed
+    others = {path for other, paths in owners.items() if other != manager for path in paths}
+    for path in owners.get(manager, set()) - wanted.keys() - others:
+        present.pop(path, None)
+    present.update(wanted)
+    owners[manager] = set(wanted)
+    document["status"] = _tree(present)
+    managed = [one for one in document["metadata"].get("managedFields", ()) if one.get("subresource") != "status"]
+    for owner, paths in sorted(owners.items()):
+        if paths:
+            fields = sorted("/".join(path) for path in paths)
+            managed.append({"manager": owner, "operation": "Apply", "subresource": "status", "fieldsV1": fields})
+    document["metadata"]["managedFields"] = managed
+    return _stored(store, kind, name, document)
+
+
+def _document(body: bytes, kind: str) -> dict[str, Any]:
+    document = yaml.safe_load(body)
+    if not isinstance(document, dict) or document.get("kind") != kind:
+        raise Refused(400, "BadRequest", f"the object is no {kind}")
+    return document
+
+
+def _stored(store: Store, kind: str, name: Name, document: dict[str, Any]) -> dict[str, Any]:
+    metadata = {**document["metadata"], "name": name[1], **({"namespace": name[0]} if name[0] else {})}
+    store.apply({**document, "metadata": metadata})
+    after = store.get(kind, name)
+    assert after is not None
+    decoded: dict[str, Any] = msgspec.json.decode(after.data)
+    return decoded
+
+
+def _owners(document: dict[str, Any]) -> dict[str, set[Path]]:
+    owners: dict[str, set[Path]] = {}
+    for entry in document["metadata"].get("managedFields", ()):
+        if entry.get("subresource") == "status":
+            owners[entry["manager"]] = {tuple(path.split("/")) for path in entry["fieldsV1"]}
+    return owners
+
+
+def _leaves(value: dict[str, Any], at: Path = ()) -> Iterator[tuple[Path, Any]]:
+    for name, inner in value.items():
+        if name in _KEYS and isinstance(inner, list):
+            for entry in inner:
+                key = entry[_KEYS[name]]
+                yield from _leaves(entry, (*at, name, f"k:{key}"))
+        elif isinstance(inner, dict) and inner:
+            yield from _leaves(inner, (*at, name))
+        else:
+            yield (*at, name), inner
+
+
+def _tree(leaves: dict[Path, Any]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for path, value in leaves.items():
+        place = tree
+        for step in path[:-1]:
+            place = place.setdefault(step, {})
+        place[path[-1]] = value
+    listed = _listed(tree)
+    assert isinstance(listed, dict)
+    return listed
+
+
+def _listed(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if value and all(key.startswith("k:") for key in value):
+        return [_listed(entry) for entry in value.values()]
+    return {key: _listed(inner) for key, inner in value.items()}
