@@ -34,7 +34,8 @@ RATES = (10, 31, 90)
 
 class Size(msgspec.Struct, frozen=True):
     """How much is measured. `seconds` is how long each rhythm of events lasts, `rest` how long nothing happens before
-    memory is at rest, `pause` between two clusters that leave or join.
+    memory is at rest, `pause` between two clusters that leave or join, `calm` how long nothing is under way before what
+    comes next.
     """
 
     remotes: int
@@ -46,11 +47,12 @@ class Size(msgspec.Struct, frozen=True):
     joins: int
     clients: int
     rates: tuple[int, ...] = RATES
+    calm: float = 1.5
 
 
 SIZES = {
-    "small": Size(remotes=2, services=30, pods=400, seconds=2, rest=1, pause=1, joins=2, clients=20, rates=(10, 90)),
-    "full": Size(remotes=10, services=300, pods=4000, seconds=20, rest=30, pause=5, joins=6, clients=100),
+    "small": Size(2, 30, 400, seconds=2, rest=1, pause=1, joins=1, clients=20, rates=(31,), calm=0.5),
+    "full": Size(10, 300, 4000, seconds=20, rest=30, pause=5, joins=6, clients=100),
 }
 
 
@@ -174,14 +176,14 @@ class Measured:
             plane.ready()
             with Fleet(plane.xds, 1, HOME) as fleet:
                 fleet.joined()
-                alone = quiet(plane)
+                alone = self._quiet(plane)
                 self._memory("home.memory", alone)
                 after = alone
                 for number, (cluster, network) in enumerate(zip(rig.remotes, rig.networks, strict=True), 1):
                     before, at = after, rig.register(cluster)
                     there = fleet.holds([network], size.services)
                     assert there, f"a cluster's services were not told: {fleet.counts()}"
-                    after = quiet(plane)
+                    after = self._quiet(plane)
                     if number in (1, size.remotes):
                         which = "first" if number == 1 else "last"
                         self.figures[f"join.{which}.cpu"] = after.cpu - before.cpu
@@ -192,6 +194,9 @@ class Measured:
                 self._rhythms(plane, fleet)
                 self._rejoining(plane, fleet)
             rig.forget(*rig.remotes)
+
+    def _quiet(self, plane: ControlPlane) -> Used:
+        return quiet(plane, seconds=self._rig.size.calm)
 
     def _memory(self, name: str, usage: Used) -> None:
         self.figures[name] = usage.resident / 1e6
@@ -214,7 +219,7 @@ class Measured:
                 fleet.heard()
                 at: list[int] = []
                 cpu = cpu_during(plane, lambda e=events, g=gaps, a=at: a.extend(rig.happen(e, g)))  # type: ignore[misc]
-                quiet(plane)
+                self._quiet(plane)
                 heard = fleet.heard()
                 told = list(latencies(at, events, heard))
                 some = [one for one in told if one is not None]
@@ -226,7 +231,7 @@ class Measured:
                 self.figures[f"{name}.cpu"] = cpu
                 self.figures[f"{name}.bytes_per_event"] = sum(one.size for one in heard[0]) / count
         rig.restore()
-        quiet(plane)
+        self._quiet(plane)
 
     def _rejoining(self, plane: ControlPlane, fleet: Fleet) -> None:
         """Clusters leave and join again; the first of them do so before memory is looked at."""
@@ -238,11 +243,11 @@ class Measured:
             at = rig.forget(cluster)
             missed = fleet.misses([network])
             assert missed, f"a cluster that left is still told: {fleet.counts()}"
-            cpu = quiet(plane).cpu
+            cpu = self._quiet(plane).cpu
             joined = rig.register(cluster)
             there = fleet.holds([network], size.services)
             assert there, f"a cluster that joined again is not told: {fleet.counts()}"
-            after = quiet(plane)
+            after = self._quiet(plane)
             time.sleep(size.pause)
             if number == 0:
                 before = self._settled(plane)
@@ -274,12 +279,12 @@ class Measured:
                 there = fleet.holds(rig.networks, size.services)
                 assert there, f"not all clusters are told: {fleet.counts()}"
                 self.figures["start.told"] = (there - began) / 1e9
-                self.figures["start.cpu"] = quiet(plane).cpu
-            before = quiet(plane)
+                self.figures["start.cpu"] = self._quiet(plane).cpu
+            before = self._quiet(plane)
             with Fleet(plane.xds, size.clients, HOME) as fleet:
                 joined = [float(one) for one in fleet.joined()]
                 assert all(joined), "not every client has an answer"
-                connected, streams = quiet(plane), fleet.streams()
+                connected, streams = self._quiet(plane), fleet.streams()
                 at = min(one.began for one in streams)
                 self.figures["clients.all_told"] = (max(joined) - at) / 1e9
                 self.figures["clients.median_told"] = (quantile(joined, 0.5) - at) / 1e9

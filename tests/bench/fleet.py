@@ -3,13 +3,14 @@
 `Fleet` starts the process and asks it. Each client subscribes to all addresses and policies by delta xDS, acknowledges
 what it is sent, and writes down when it came (`time.monotonic_ns`); the first also keeps the names of what it holds.
 They speak gRPC as tests.bench.stream does, which costs so little that the control plane is what is measured. A client
-whose stream ends opens another after half a second, claiming nothing.
+whose stream ends opens another after half a second, claiming nothing, at the next of the control plane's replicas.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -40,8 +41,8 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class Streams(msgspec.Struct, frozen=True):
-    """How a client's streams went: when the first was opened, how many were, when each ended, when the server said that
-    it would go away (GOAWAY), in ns.
+    """How a client's streams went: when the first was opened, how many were, when each ended, and when the server
+    said before that it would go away (GOAWAY), in ns.
     """
 
     began: int
@@ -80,10 +81,10 @@ class Client:
             metadata={"CLUSTER_ID": cluster, "NETWORK": network},
         )
 
-    async def run(self, port: int) -> None:
-        """Talk, again and again."""
+    async def run(self, ports: Sequence[int]) -> None:
+        """Talk, again and again, each time to the next."""
         self.began = time.monotonic_ns()
-        while True:
+        for port in itertools.cycle(ports):
             stream = self._stream = Stream(METHOD, self._hear, narrow=self._narrow)
             try:
                 await asyncio.get_running_loop().create_connection(lambda: stream, "127.0.0.1", port)  # noqa: B023
@@ -96,7 +97,9 @@ class Client:
             for request in ZtunnelMachine(self._node).open_stream():
                 stream.send(request)
             await stream.ended.wait()
-            (self.away if stream.away else self.ended).append(time.monotonic_ns())
+            self.ended.append(time.monotonic_ns())
+            if stream.away:
+                self.away.append(stream.away)
             stream.close()
             await asyncio.sleep(AGAIN)
 
@@ -199,7 +202,7 @@ class _Process:
             client.hold(on=on)
 
 
-def ztunnels(pipe: Connection, port: int, count: int, home: tuple[str, str], narrow: bool) -> None:
+def ztunnels(pipe: Connection, ports: Sequence[int], count: int, home: tuple[str, str], narrow: bool) -> None:
     """The process of the clients."""
 
     async def serve() -> None:
@@ -207,7 +210,7 @@ def ztunnels(pipe: Connection, port: int, count: int, home: tuple[str, str], nar
         gc.freeze()
         gc.set_threshold(50_000, 20, 1000)
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(client.run(port)) for client in clients]
+            running = [tasks.create_task(client.run(ports)) for client in clients]
             await _Process(pipe, clients).serve()
             for each in running:
                 each.cancel()
@@ -220,8 +223,9 @@ class Fleet:
     windows as they are by default, and can be told to take no more.
     """
 
-    def __init__(self, port: int, count: int, home: tuple[str, str], *, narrow: bool = False) -> None:
-        self._child = process(ztunnels, port, count, home, narrow)
+    def __init__(self, ports: int | Sequence[int], count: int, home: tuple[str, str], *, narrow: bool = False) -> None:
+        ports = [ports] if isinstance(ports, int) else list(ports)
+        self._child = process(ztunnels, ports, count, home, narrow)
 
     def __enter__(self) -> Fleet:
         self._pipe = self._child.__enter__()

@@ -20,9 +20,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
+import msgspec
+
 from tests.bench.memory import Used, cpu_time, used
 from tests.kit.go_builds import NoProgram
-from tests.kit.istiod import VERSION, Istiod, binary
+from tests.kit.istiod import VERSION, Istiod, answer, binary
 from tests.kit.ports import free_ports
 
 REPOSITORY = Path(__file__).parents[2]
@@ -37,6 +39,12 @@ class ControlPlane(Protocol):
 
     def ready(self, deadline: float = 120.0) -> None:
         """Waits until it says that it is ready. Raises TimeoutError with what it said."""
+
+    def is_ready(self) -> bool:
+        """Whether it says so now."""
+
+    def troubled(self, cluster: str) -> bool:
+        """Whether it tells its operators now that it cannot read a cluster."""
 
     def collect_garbage(self) -> None:
         """Tells it to, if that can be told from outside."""
@@ -62,9 +70,9 @@ class Isthmus:
         self._scratch = tempfile.TemporaryDirectory(prefix="isthmus-bench-")
         home = Path(self._scratch.name, "kubeconfig")
         home.write_bytes(kubeconfig)
-        self.xds, *others = free_ports(4)
+        self.xds, _, self._health, self._admin = ports = free_ports(4)
         command = [sys.executable, "-m", "aggregator.cli.main", "run", "--local", f"{cluster}={home}"]
-        for flag, port in zip(("xds-plaintext", "xds", "health", "admin"), (self.xds, *others), strict=True):
+        for flag, port in zip(("xds-plaintext", "xds", "health", "admin"), ports, strict=True):
             command += [f"--{flag}", f"127.0.0.1:{port}"]
         self._log = Path(self._scratch.name, "log").open("w+")  # noqa: SIM115 - the process writes to it
         self._process = subprocess.Popen(
@@ -92,6 +100,16 @@ class Isthmus:
             if self._process.poll() is not None or time.monotonic() > end:
                 raise TimeoutError(f"Isthmus is not ready; it said:\n{self.log()[-3000:]}")
             time.sleep(0.02)
+
+    def is_ready(self) -> bool:
+        """By its readiness probe."""
+        return answer(f"http://127.0.0.1:{self._health}/ready") is not None
+
+    def troubled(self, cluster: str) -> bool:
+        """By its page of clusters."""
+        page = answer(f"http://127.0.0.1:{self._admin}/clusters")
+        states = {one["cluster"]: one["state"] for one in msgspec.json.decode(page)["items"]} if page else {}
+        return states.get(cluster, "Synced") in ("Connecting", "Stale", "Denied", "UpdatePending")
 
     def collect_garbage(self) -> None:
         """It does as it likes."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -60,8 +61,8 @@ class Stream(asyncio.Protocol):
 
     def __init__(self, path: str, heard: Callable[[bytes], None], *, narrow: bool = False) -> None:
         self.ended = asyncio.Event()
-        self.away = False
-        """Whether the server has said that it will be gone (GOAWAY)."""
+        self.away = 0
+        """When the server said that it will be gone (GOAWAY), in ns; 0 if it has not."""
         self._narrow = narrow
         self._held = False
         self._taken = 0
@@ -138,8 +139,8 @@ class Stream(asyncio.Protocol):
         elif kind == _PING and not flags & _ACK:
             self._transport.write(_frame(_PING, _ACK, 0, bytes(payload)))
         elif kind == _GOAWAY:
-            self.away = True
-        if kind in (_RST_STREAM, _GOAWAY) or (kind in (_DATA, _HEADERS) and flags & _END_STREAM):
+            self.away = time.monotonic_ns()
+        if kind == _RST_STREAM or (kind in (_DATA, _HEADERS) and flags & _END_STREAM):
             self.ended.set()
 
     def _widen(self) -> None:

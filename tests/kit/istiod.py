@@ -7,6 +7,7 @@ mesh. `binary` finds or builds it; `python -m tests.kit.istiod` does the same an
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -110,14 +111,24 @@ class Istiod:
     def ready(self, deadline: float = 120.0) -> None:
         """Waits until it says that it is ready. Raises TimeoutError with the end of its log."""
         end = time.monotonic() + deadline
-        while not self._says_ready():
+        while not self.is_ready():
             if self._process.poll() is not None or time.monotonic() > end:
                 raise TimeoutError(f"istiod is not ready; it said:\n{self.log()[-3000:]}")
             time.sleep(0.02)
 
+    def is_ready(self) -> bool:
+        """By its readiness probe."""
+        return answer(f"http://127.0.0.1:{self._http}/ready") is not None
+
+    def troubled(self, cluster: str) -> bool:
+        """By its page of remote clusters."""
+        page = answer(f"http://127.0.0.1:{self._http}/debug/clusterz")
+        states = {one["id"]: one["syncStatus"] for one in json.loads(page)} if page else {}
+        return bool(states.get(cluster, "synced") != "synced")
+
     def collect_garbage(self) -> None:
         """Asks it to, as Go's own profile endpoint does."""
-        _DIRECTLY.open(f"http://127.0.0.1:{self._http}/debug/pprof/heap?gc=1", timeout=60).read()
+        answer(f"http://127.0.0.1:{self._http}/debug/pprof/heap?gc=1")
 
     def terminate(self) -> None:
         """Tells it to end, as Kubernetes does first."""
@@ -131,12 +142,14 @@ class Istiod:
         """All that it said."""
         return Path(self._log.name).read_text(errors="replace")
 
-    def _says_ready(self) -> bool:
-        try:
-            with _DIRECTLY.open(f"http://127.0.0.1:{self._http}/ready", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+
+def answer(url: str) -> bytes | None:
+    """What a page of this machine says; None if it is not there or says that something is wrong."""
+    try:
+        with _DIRECTLY.open(url, timeout=5) as said:
+            return bytes(said.read())
+    except OSError:
+        return None
 
 
 if __name__ == "__main__":
