@@ -182,6 +182,7 @@ class ControlPlane:
             settled=self.aggregator.settled.is_set(),
             listeners={"xds": self.ports is not None},
             stopping=self._stopping,
+            unanswered=self.lookups.unanswered,
             past_limit=self.limits.past,
         )
 

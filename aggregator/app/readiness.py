@@ -54,13 +54,14 @@ def readiness(
     listeners: Mapping[str, bool],
     stopping: bool = False,
     past_limit: Container[str] = (),
+    unanswered: Iterable[str] = (),
 ) -> Readiness:
     """Ready is: home was read, every remote was read or has passed its limit, that is published, listeners are open.
 
     `clusters` pairs names with states; `passed` says whether a pass with all of home was published, `settled` whether
-    one since every remote has answered or passed its limit; `listeners` whether each one, by a name a person knows, is
-    open. Clusters `past_limit` were read, but have not been readable for too long. A process that is stopping is not
-    ready, so that no new proxy is sent to it.
+    one since every remote has answered or passed its limit, and every DNS name of a gateway, other than those that are
+    `unanswered`; `listeners` whether each one, by a name a person knows, is open. Clusters `past_limit` were read, but
+    have not been readable for too long. A process that is stopping is not ready, so that no new proxy is sent to it.
     """
     known = sorted(clusters, key=lambda pair: pair[0])
     waiting = ["the process is stopping"] if stopping else []
@@ -72,7 +73,8 @@ def readiness(
         waiting.append("the first complete pass is not published yet")
     unread = [_line(name, cluster) for name, cluster in known if not cluster.home and cluster.state in _UNREAD]
     if passed and not settled:
-        waiting += unread or ["the first settled pass is not published yet"]
+        names = [f"DNS name {name} of a gateway is being looked up" for name in unanswered]
+        waiting += [*unread, *names] or ["the first settled pass is not published yet"]
     waiting += [f"listener {name} is not open yet" for name, opened in sorted(listeners.items()) if not opened]
     overdue = [
         f"{_line(name, cluster)} (for longer than --stale-after)" for name, cluster in known if name in past_limit

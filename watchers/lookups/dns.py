@@ -87,6 +87,12 @@ class Lookups:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
+    @property
+    def unanswered(self) -> list[str]:
+        """The names of which nothing is known yet, sorted."""
+        facts = {name: self._facts.get(name_key(name)) for name in sorted(self._tasks)}
+        return [name for name, fact in facts.items() if not isinstance(fact, ResolvedName) or fact.pending]
+
     async def run(self) -> None:
         """Looks up until cancelled."""
         bell = asyncio.Event()

@@ -85,8 +85,11 @@ class WatchedName:
         else:
             self._failures += 1
             pause = min(SOONEST * 2 ** min(self._failures - 1, 8), LONGEST_RETRY)
-        self.pause = pause + min(pause * SPREAD, MOST_SPREAD) * chance
         pending = not addresses and self.outcome == "failed" and now < self._patience
+        if pending:
+            # Somebody may be waiting for the end of it.
+            pause = min(pause, self._patience - now)
+        self.pause = pause + min(pause * SPREAD, MOST_SPREAD) * chance
         return ResolvedName(addresses[:MOST_ADDRESSES], reason, pending)
 
     def _reason(self, read: Mapping[Family, tuple[Answer, str]]) -> str:

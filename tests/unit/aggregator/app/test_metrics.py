@@ -17,7 +17,7 @@ from aggregator.app.metrics import (
     type_label,
 )
 from aggregator.app.records import Pass, Records
-from watchers.metrics import WatchMetrics
+from watchers.metrics import LookupMetrics, WatchMetrics
 from watchers.status import ClusterStatus, KindStatus, State
 from xds.records import Ack, Push, StreamClosed, StreamOpened
 
@@ -152,8 +152,12 @@ def test_the_build_and_the_process_are_told_too() -> None:
     assert b"python_gc_collections_total{" in text
 
 
+def every_metric() -> list[Readable]:
+    return [*RecordCounts(Records())(), *ClusterStates(list)(), *WatchMetrics().all(), *LookupMetrics().all()]
+
+
 def test_every_metric_has_a_help_text_and_a_name_of_its_own() -> None:
-    metrics: list[Readable] = [*RecordCounts(Records())(), *ClusterStates(list)(), *WatchMetrics().all()]
+    metrics = every_metric()
     assert len({metric.name for metric in metrics}) == len(metrics)
     for metric in metrics:
         assert metric.name.startswith("isthmus.")
@@ -163,6 +167,6 @@ def test_every_metric_has_a_help_text_and_a_name_of_its_own() -> None:
 def test_the_operations_guide_lists_every_metric_and_no_other() -> None:
     guide = (Path(aggregator.__file__).parents[1] / "docs" / "operations.md").read_text()
     listed = set(re.findall(r"^\| `(isthmus_\w+)` \|", guide, re.MULTILINE))
-    metrics: list[Readable] = [*RecordCounts(Records())(), *ClusterStates(list)(), *WatchMetrics().all()]
+    metrics = every_metric()
     ours = {prometheus_name(metric) + ("_total" if metric.kind == "counter" else "") for metric in metrics}
     assert listed == ours | {"isthmus_build_info"}

@@ -73,3 +73,12 @@ def test_a_cluster_that_has_been_lost_for_too_long_is_reported_and_holds_nothing
     clusters = [*HOME, ("east", lost), ("lab", denied)]
     now = readiness(clusters, passed=True, settled=True, listeners=LISTENERS, past_limit={"east"})
     assert (now.ready, now.unsettled) == (True, ("cluster east is stale: no answer (for longer than --stale-after)",))
+
+
+def test_waits_for_the_name_of_a_gateway_and_says_which() -> None:
+    now = readiness(HOME, passed=True, settled=False, listeners=LISTENERS, unanswered=["ew.example"])
+    assert (now.ready, now.waiting) == (False, ("DNS name ew.example of a gateway is being looked up",))
+
+
+def test_a_name_that_is_looked_up_later_holds_nothing_back() -> None:
+    assert readiness(HOME, passed=True, settled=True, listeners=LISTENERS, unanswered=["ew.example"]).ready

@@ -215,7 +215,7 @@ async def test_a_name_is_pending_for_as_long_as_the_process_is_patient() -> None
     bench.want(NAME)
     async with bench.running():
         await asyncio.sleep(120)
-    assert [(moment, fact.pending) for moment, _, fact in bench.told if fact] == [(0, True), (35, False)]
+    assert [(moment, fact.pending) for moment, _, fact in bench.told if fact] == [(0, True), (30, False)]
 
 
 @virtual_time

@@ -212,3 +212,9 @@ def test_one_good_answer_ends_the_waiting() -> None:
 
 def test_a_family_that_fails_is_asked_again_soon_though_the_other_may_be_kept_long() -> None:
     assert Name().pause(found(OLD, ttl=300), FAILED) == 30
+
+
+def test_a_pending_name_is_asked_again_when_patience_ends() -> None:
+    name = Name()
+    name.answered(FAILED, FAILED, now=28.0)
+    assert name.watched.pause == 2
