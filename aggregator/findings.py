@@ -222,6 +222,17 @@ CATALOGUE: dict[str, Entry] = {
         " it last had go on being used.",
         "See to the name servers, or correct the name's records; it is looked up again within 30 seconds.",
     ),
+    "HostClaimed": Entry(
+        "warning",
+        "A host of a ServiceEntry belongs to another object of its namespace (a Kubernetes Service of that name, or the"
+        " older ServiceEntry); it is left out here, and comes to this one when the other goes.",
+        "Leave the host to one object.",
+    ),
+    "EndpointAddressRepeated": Entry(
+        "warning",
+        "A ServiceEntry lists one address twice; the first entry counts.",
+        "Leave one of them away, or give them different addresses.",
+    ),
     "PolicyNeedsWaypoint": Entry(
         "warning",
         "A rule of an AuthorizationPolicy compares what only a waypoint can read. Node proxies enforce it without that"
@@ -275,6 +286,13 @@ CATALOGUE: dict[str, Entry] = {
     ),
     # Reasons.
     "InternalError": Entry("error", "A derivation failed.", "Report this as a defect, with the object."),
+    "EntryOfRemoteCluster": Entry(
+        "info", "ServiceEntries and WorkloadEntries count in their own cluster only.", "Run with --remote-entries."
+    ),
+    "EntryServesNothing": Entry("info", "Another object has every host of the ServiceEntry.", "See the finding on it."),
+    "EntryListsNoEndpoints": Entry(
+        "info", "The ServiceEntry lists no endpoints: it selects workloads, or has none.", "Nothing to do."
+    ),
     "PolicyOfRemoteCluster": Entry(
         "info", "Policies count in their own cluster only.", "Create the policy at home as well, if it is meant."
     ),

@@ -11,7 +11,17 @@ from typing import Any
 
 from aggregator.findings import Finding, derivation_failed
 from aggregator.graph import At, Graph, Source
-from aggregator.mesh import exposure, global_services, networks, selection, services, split_horizon, standing, workloads
+from aggregator.mesh import (
+    exposure,
+    global_services,
+    networks,
+    selection,
+    service_entries,
+    services,
+    split_horizon,
+    standing,
+    workloads,
+)
 from aggregator.mesh.home import Home, mesh_settings
 from aggregator.security import (
     admissions,
@@ -29,6 +39,7 @@ from watchers.facts.cluster import Answered, Cluster, SourceFault
 from watchers.facts.core import Namespace, Node, Pod, Service
 from watchers.facts.discovery import EndpointSlice
 from watchers.facts.gateway_api import Gateway, GatewayClass
+from watchers.facts.istio_networking import ServiceEntry, WorkloadEntry
 from watchers.facts.istio_security import AuthorizationPolicy, PeerAuthentication
 from watchers.facts.keys import ObjectKey
 from watchers.facts.mesh_config import MeshConfig
@@ -63,6 +74,8 @@ class Pipeline:
         kube_classes: Source[ObjectKey, IngressClass] = graph.source("ingress classes")
         tls_secrets: Source[ObjectKey, TLSSecret] = graph.source("TLS secrets")
         resolved_names: Source[ObjectKey, ResolvedName] = graph.source("resolved names")
+        kube_entries: Source[ObjectKey, ServiceEntry] = graph.source("kubernetes service entries")
+        workload_entries: Source[ObjectKey, WorkloadEntry] = graph.source("kubernetes workload entries")
         policies: Source[ObjectKey, AuthorizationPolicy] = graph.source("kubernetes authorization policies")
         authentications: Source[ObjectKey, PeerAuthentication] = graph.source("kubernetes peer authentications")
         node_proxies: Source[admissions.AccountKey, bool] = graph.source("accounts of node proxies")
@@ -77,8 +90,21 @@ class Pipeline:
         network = networks.declare(
             graph, home, counts, standings.of, clusters, namespaces, gateways, gateway_classes, pods, resolved_names
         )
-        declared = services.declare(graph, home, mesh, counts, network.of_cluster, namespaces, kube_services)
-        workload = workloads.declare(graph, home, counts, standings.of, network.of_cluster, declared, pods, slices)
+        own = services.declare(graph, home, mesh, counts, network.of_cluster, namespaces, kube_services)
+        entries = service_entries.declare(
+            graph, home, mesh, counts, network.of_cluster, namespaces, kube_services, kube_entries
+        )
+        declared = services.index(graph, home, own, entries.services)
+        workload = workloads.declare(
+            graph,
+            home,
+            counts,
+            standings.of,
+            network.of_cluster,
+            declared,
+            entries,
+            workloads.Objects(pods, slices, kube_entries, workload_entries),
+        )
         merged = global_services.declare(graph, home, mesh, network.of_cluster, declared, workload)
         split = split_horizon.declare(graph, home, network, merged, workload)
         exposed = exposure.declare(graph, merged.services)
@@ -158,6 +184,8 @@ class Pipeline:
             "Ingress": kube_ingresses,
             "IngressClass": kube_classes,
             "TLSSecret": tls_secrets,
+            "ServiceEntry": kube_entries,
+            "WorkloadEntry": workload_entries,
             "AuthorizationPolicy": policies,
             "PeerAuthentication": authentications,
             "ResolvedName": resolved_names,

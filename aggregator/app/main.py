@@ -263,7 +263,7 @@ class ControlPlane:
         clusters = sum(1 for _ in self.clusters.states())
         held, model = self.pipeline.graph.values, self.pipeline
         services = len(held(model.services))
-        workloads = len(held(model.workloads.pods)) + len(held(model.workloads.endpoints))
+        workloads = sum(len(held(found)) for found in model.workloads.collections)
         domains = len(held(model.hosts.hosts))
         counts = f"{clusters} clusters, {services} services, {workloads} workloads, {domains} domains"
         return f"ready in {seconds:.2f} s: {counts}"

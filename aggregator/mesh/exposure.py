@@ -66,7 +66,8 @@ def declare(graph: Graph, services: Collection[str, Service]) -> Exposure:
             base=service.base,
             # A number may be there twice, for TCP and for UDP.
             ports=tuple(dict.fromkeys(port.number for port in service.ports if port.transport == "TCP")),
-            addresses=service.addresses,
+            # Ranges stand for hosts outside the mesh.
+            addresses=tuple([one for one in service.addresses if "/" not in one[1]]),
             allow_unready=service.allow_unready,
         )
 

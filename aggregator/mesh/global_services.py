@@ -17,8 +17,9 @@ from aggregator.mesh.home import Home, Mesh
 from aggregator.mesh.identities import accounts_elsewhere, spiffe_id
 from aggregator.mesh.networks import network_of
 from aggregator.mesh.services import Balancing, Declared, Port, Services
-from aggregator.mesh.workloads import ServiceInNetwork, Workloads
-from aggregator.order import rank
+from aggregator.mesh.workload import ServiceInNetwork
+from aggregator.mesh.workloads import Workloads
+from aggregator.order import Rank, rank
 from watchers.facts.keys import ObjectKey
 
 
@@ -27,6 +28,7 @@ class Service(msgspec.Struct, frozen=True, gc=False):
 
     `addresses` are (network, IP) pairs of every sharing cluster, `identities` the SPIFFE names that may answer for it
     from other networks; both sorted. `clusters` are the ids of the clusters merged here, sorted.
+    Whoever asks for the hostname in no namespace means the one that is `canonical`.
     """
 
     key: str
@@ -42,6 +44,7 @@ class Service(msgspec.Struct, frozen=True, gc=False):
     balancing: Balancing
     allow_unready: bool
     identities: tuple[str, ...]
+    canonical: bool = True
 
 
 class GlobalServices(msgspec.Struct, frozen=True):
@@ -69,29 +72,52 @@ def declare(
 
     elsewhere = graph.derive("accounts elsewhere", by_service, accounts)
 
-    def merged(at: At, key: str, candidates: Mapping[ObjectKey, Declared]) -> Outcome[Service]:
-        order = sorted(
-            candidates.values(), key=lambda one: rank(home.cluster, one.cluster, one.created, one.namespace, one.name)
-        )
+    def canonical(at: At, base: Declared) -> bool:
+        """Whether a hostname stands for this service where nobody says which namespace is meant."""
+        if base.kind == "Service":
+            return True
+        rivals = at.group(services.by_hostname, base.hostname).values()
+        if at.get(services.declared, _service_named(home, base.hostname)) is not None:
+            return False
+        return base == min(rivals, key=lambda one: _rank(home, one), default=base)
+
+    def merged(at: At, key: str, candidates: Mapping[tuple[str, ...], Declared]) -> Outcome[Service]:
+        order = sorted(candidates.values(), key=lambda one: _rank(home, one))
         base = order[0]
         if not base.is_global:
             # Only home's own object reaches this place without being global.
-            return _service(base, [base], base.ports, ())
+            return _service(base, [base], base.ports, base.identities, canonical=canonical(at, base))
         sharing = [base, *(one for one in order[1:] if one.is_global)]
         trust_domain = mesh(at).trust_domain
-        identities = tuple(
-            sorted(spiffe_id(trust_domain, namespace, name) for namespace, name in at.get(elsewhere, key) or ())
-        )
+        found = {spiffe_id(trust_domain, namespace, name) for namespace, name in at.get(elsewhere, key) or ()}
+        identities = tuple(sorted(found.union(*(one.identities for one in sharing))))
         ports = _union(sharing)
         disagreement = _disagreement(sharing)
         if disagreement:
             at.note(base.object, Finding(base.object, "ServicePortConflict", "spec.ports", disagreement))
-        return _service(base, sharing, ports, identities)
+        return _service(base, sharing, ports, identities, canonical=canonical(at, base))
 
     return GlobalServices(graph.derive("services", services.candidates, merged), by_service)
 
 
-def _service(base: Declared, sharing: list[Declared], ports: tuple[Port, ...], identities: tuple[str, ...]) -> Service:
+def _rank(home: Home, one: Declared) -> Rank:
+    return rank(home.cluster, one.cluster, one.created, one.namespace, one.name)
+
+
+def _service_named(home: Home, hostname: str) -> ObjectKey:
+    """The key of the Kubernetes Service of home that a hostname is the one of, if it is any's."""
+    name, _, rest = hostname.partition(".")
+    return (home.cluster, "Service", rest.removesuffix(f".svc.{home.domain_suffix}"), name)
+
+
+def _service(
+    base: Declared,
+    sharing: list[Declared],
+    ports: tuple[Port, ...],
+    identities: tuple[str, ...],
+    *,
+    canonical: bool,
+) -> Service:
     return Service(
         key=base.key,
         namespace=base.namespace,
@@ -106,6 +132,7 @@ def _service(base: Declared, sharing: list[Declared], ports: tuple[Port, ...], i
         balancing=base.balancing,
         allow_unready=base.allow_unready,
         identities=identities,
+        canonical=canonical,
     )
 
 

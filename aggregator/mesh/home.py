@@ -35,6 +35,7 @@ class Home(msgspec.Struct, frozen=True):
     ztunnel_accounts: tuple[tuple[str, str], ...] = (("istio-system", "ztunnel"),)
     istio_classes: bool = False
     revision: str = "default"
+    remote_entries: bool = False
     ingress_service: tuple[str, str] | None = None
     ingress_addresses: tuple[str, ...] = ()
     stale_after: float = 60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 
 from aggregator.graph import Sums
-from aggregator.mesh.workloads import ACCOUNT, ServiceInNetwork
+from aggregator.mesh.workload import ACCOUNT, ServiceInNetwork
 
 
 def spiffe_id(trust_domain: str, namespace: str, service_account: str) -> str:

@@ -8,6 +8,7 @@ services of a pod looks at the few that could match.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
@@ -48,7 +49,8 @@ class Port(msgspec.Struct, frozen=True, gc=False):
 
     A target that is not given is the port itself, as the Kubernetes API defaults it.
 
-    `name` and `target_name` serve matching only: the port's name in slices and the container port a name stands for.
+    `name` and `target_name` serve matching only: the port's name in slices and the container port a name stands for,
+    which may be missing where the name is `optional_name`: then the target stands.
     """
 
     number: int
@@ -57,17 +59,24 @@ class Port(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     target_name: str = ""
     transport: str = "TCP"
+    optional_name: bool = False
 
 
 class Balancing(msgspec.Struct, frozen=True, gc=False):
-    """How clients choose among endpoints: scopes in falling order of preference, and STRICT or FAILOVER."""
+    """How clients choose among endpoints: scopes in falling order of preference, and STRICT or FAILOVER; or else
+    PASSTHROUGH, which leaves the choice to the destination that was asked for.
+    """
 
     preference: tuple[str, ...] = ()
     mode: str = ""
 
 
 class Declared(msgspec.Struct, frozen=True, gc=False):
-    """A service as one cluster declares it. `key` is `<namespace>/<hostname>`, the name it has in every cluster."""
+    """A service as one cluster declares it. `key` is `<namespace>/<hostname>`, the name it has in every cluster.
+
+    `addresses` are IP addresses, or ranges as address/length. `identities` are SPIFFE names that may answer for it, as
+    far as its object says so; `kind` is that of the object.
+    """
 
     key: str
     cluster: str
@@ -83,19 +92,24 @@ class Declared(msgspec.Struct, frozen=True, gc=False):
     ip_families: tuple[str, ...]
     balancing: Balancing
     allow_unready: bool
+    kind: str = "Service"
+    identities: tuple[str, ...] = ()
 
     @property
     def object(self) -> ObjectKey:
-        """Key of the Service this was declared by."""
-        return (self.cluster, "Service", self.namespace, self.name)
+        """Key of the object this was declared by."""
+        return (self.cluster, self.kind, self.namespace, self.name)
 
 
 class Services(msgspec.Struct, frozen=True):
-    """The part of the graph this module declares."""
+    """Services of all clusters: those of Kubernetes by their objects, and those together with ServiceEntries' by a
+    label of their selector (cluster, namespace, label), by key, and by hostname.
+    """
 
     declared: Collection[ObjectKey, Declared]
-    by_selector: Index[tuple[str, str, tuple[str, str]], ObjectKey, Declared]
-    candidates: Index[str, ObjectKey, Declared]
+    by_selector: Index[tuple[str, str, tuple[str, str]], tuple[str, ...], Declared]
+    candidates: Index[str, tuple[str, ...], Declared]
+    by_hostname: Index[str, tuple[str, ...], Declared]
 
 
 def declare(
@@ -106,8 +120,8 @@ def declare(
     networks: Collection[ObjectKey, str],
     namespaces: Source[ObjectKey, Namespace],
     services: Source[ObjectKey, Service],
-) -> Services:
-    """Declare the services of every cluster."""
+) -> Collection[ObjectKey, Declared]:
+    """Declare the Kubernetes services of every cluster."""
 
     def declared(at: At, key: ObjectKey, service: Service) -> Outcome[Declared]:
         cluster, _, namespace_name, name = key
@@ -144,15 +158,28 @@ def declare(
             allow_unready=service.publish_not_ready,
         )
 
-    collection = graph.derive("declared services", services, declared)
+    return graph.derive("declared services", services, declared)
+
+
+def index(
+    graph: Graph, home: Home, declared: Collection[ObjectKey, Declared], entries: Collection[Any, Declared]
+) -> Services:
+    """Declare the indexes over services of Kubernetes and of ServiceEntries."""
+    both: tuple[Collection[Any, Declared], ...] = (declared, entries)
+
+    def hostnames(_key: tuple[str, ...], service: Declared) -> Iterable[str]:
+        # Only ServiceEntries give hosts of one name to several namespaces.
+        return (service.hostname,) if service.cluster == home.cluster and service.kind == "ServiceEntry" else ()
+
     return Services(
-        declared=collection,
-        by_selector=graph.index("services by selector", collection, _selector_groups),
-        candidates=graph.index("candidates of services", collection, lambda _, one: (one.key,)),
+        declared=declared,
+        by_selector=graph.index("services by selector", both, _selector_groups),
+        candidates=graph.index("candidates of services", both, lambda _, one: (one.key,)),
+        by_hostname=graph.index("entries by hostname", both, hostnames),
     )
 
 
-def _selector_groups(_key: ObjectKey, service: Declared) -> Iterable[tuple[str, str, tuple[str, str]]]:
+def _selector_groups(_key: tuple[str, ...], service: Declared) -> Iterable[tuple[str, str, tuple[str, str]]]:
     """The label under which a selector is looked for: any one will do, the first is as good as another."""
     return ((service.cluster, service.namespace, service.selector[0]),) if service.selector else ()
 
@@ -195,8 +222,18 @@ def _families(addresses: list[str]) -> tuple[str, ...]:
 def _balancing(service: Service, namespace: Namespace | None) -> Balancing:
     if service.internal_traffic_policy == "Local":
         return Balancing(("NODE",), "STRICT")
-    asked = service.traffic_distribution or label(service.annotations, DISTRIBUTION_ANNOTATION)
+    return distribution(service.annotations, namespace, service.traffic_distribution)
+
+
+def distribution(annotations: Labels, namespace: Namespace | None, asked: str = "") -> Balancing:
+    """How traffic is distributed: as asked for, else by the object's annotation, else by that of its namespace."""
+    asked = asked or label(annotations, DISTRIBUTION_ANNOTATION)
     if not asked and namespace is not None:
         asked = label(namespace.annotations, DISTRIBUTION_ANNOTATION)
     preference = _PREFERENCES.get(asked.lower())
     return Balancing(preference, "FAILOVER") if preference else Balancing()
+
+
+def protocol_of(declared: str) -> str:
+    """The application protocol of a port whose protocol an object of Istio declares; "" where it is not known."""
+    return _PROTOCOLS.get(declared.lower(), "")

@@ -17,7 +17,8 @@ from aggregator.mesh.global_services import GlobalServices
 from aggregator.mesh.home import Home
 from aggregator.mesh.networks import NetworkGateway, Networks, network_of
 from aggregator.mesh.services import Port
-from aggregator.mesh.workloads import PORTS, READY, READY_REDUCED, REDUCED, TOTAL, ServiceInNetwork, Workloads
+from aggregator.mesh.workload import PORTS, READY, READY_REDUCED, REDUCED, TOTAL, ServiceInNetwork
+from aggregator.mesh.workloads import Workloads
 
 Key: TypeAlias = tuple[str, str, str, int]
 """(network, service key, gateway address, gateway port)."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
-from aggregator.mesh.workloads import Workload
+from aggregator.mesh.workload import Workload
 from aggregator.operate.cluster_list import Cluster, ClusterList, Kind
 from aggregator.pipeline import Pipeline
 from watchers.status import ClusterStatus, KindStatus
@@ -83,7 +83,7 @@ class ClusterQuestions:
         """
         values, model = self._pipeline.graph.values, self._pipeline
         services = await _counted([*values(model.declared.declared).values()], lambda service: service.cluster)
-        workloads = [*values(model.workloads.pods).values(), *values(model.workloads.endpoints).values()]
+        workloads = [one for found in model.workloads.collections for one in values(found).values()]
         return services, await _counted(workloads, _serving)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from aggregator.graph import At, Collection, Graph, Sums, Withheld
 from aggregator.mesh.home import Mesh
-from aggregator.mesh.workloads import LabelSet
+from aggregator.mesh.profiles import LabelSet
 from aggregator.security.authorization_policies import Policies, selecting
 from aggregator.security.peer_authentication import PeerAuthentications, enforcing
 from watchers.facts.keys import Labels

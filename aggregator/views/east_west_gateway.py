@@ -20,7 +20,8 @@ from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
 from aggregator.mesh.exposure import ExposedPort, Exposure
 from aggregator.mesh.home import Home, Mesh
-from aggregator.mesh.workloads import ServiceInNetwork, Workload, WorkloadKey, Workloads
+from aggregator.mesh.workload import ServiceInNetwork, Workload, WorkloadKey
+from aggregator.mesh.workloads import Workloads
 from aggregator.views import east_west_istio, east_west_stock
 from aggregator.views.view import ResourceKey, View, ViewKey
 from watchers.facts.core import Node

@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from aggregator.mesh.exposure import Exposed, ExposedPort
 from aggregator.mesh.networks import HBONE_PORT
-from aggregator.mesh.workloads import Workload
+from aggregator.mesh.workload import Workload
 from xds.messages.assignment import TunnelEndpoint, socket_text
 from xds.messages.cluster import (
     BLACK_HOLE,

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from aggregator.mesh.exposure import ExposedPort
 from aggregator.mesh.networks import HBONE_PORT
-from aggregator.mesh.workloads import Workload
+from aggregator.mesh.workload import Workload
 from xds.messages.assignment import TunnelEndpoint, socket_text
 from xds.messages.cluster import BLACK_HOLE, Cluster, Discovered, InternalListener, Nothing, OriginalDestination
 from xds.messages.connect_terminate import AUTHORITY, MAIN_INTERNAL

@@ -21,7 +21,8 @@ from aggregator.mesh.home import Home, Mesh
 from aggregator.mesh.identities import spiffe_id
 from aggregator.mesh.networks import HBONE_PORT, Networks, network_of
 from aggregator.mesh.split_horizon import Key, SplitHorizon
-from aggregator.mesh.workloads import Workload, WorkloadKey, Workloads
+from aggregator.mesh.workload import Workload, WorkloadKey
+from aggregator.mesh.workloads import Workloads
 from aggregator.security.certificates import Certificate
 from aggregator.traffic.backends import Backend
 from aggregator.traffic.hosts import Host, Hosts, Rule

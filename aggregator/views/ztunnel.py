@@ -18,7 +18,8 @@ from aggregator.mesh.home import Home, Mesh
 from aggregator.mesh.networks import HBONE_PORT, NetworkGateway, Networks, Way
 from aggregator.mesh.services import Port
 from aggregator.mesh.split_horizon import Key, SplitHorizon
-from aggregator.mesh.workloads import ServicePorts, Workload, WorkloadKey, Workloads
+from aggregator.mesh.workload import ServicePorts, Workload, WorkloadKey
+from aggregator.mesh.workloads import Workloads
 from aggregator.security.authorization_policies import Policies
 from aggregator.security.peer_authentication import PeerAuthentications
 from aggregator.security.policy_references import References
@@ -52,6 +53,14 @@ _FAMILIES = {
     (): service.IPFamilies.AUTOMATIC,
     ("IPv4",): service.IPFamilies.IPV4_ONLY,
     ("IPv6",): service.IPFamilies.IPV6_ONLY,
+}
+
+
+_GROUPS = {
+    "Pod": "",
+    "EndpointSlice": "discovery.k8s.io",
+    "WorkloadEntry": "networking.istio.io",
+    "ServiceEntry": "networking.istio.io",
 }
 
 
@@ -108,15 +117,23 @@ def declare(
             node=one.node,
             canonical_name=one.canonical_name,
             canonical_revision=one.canonical_revision,
-            workload_type=_POD if one.is_pod else _DEPLOYMENT,
+            workload_type=_DEPLOYMENT if one.kind == "EndpointSlice" else _POD,
             workload_name=one.workload_name,
             native_tunnel=one.native_tunnel,
             services=_services(one.services),
             status=_HEALTHY if one.healthy else _UNHEALTHY,
             cluster_id=one.cluster,
-            locality=at.get(localities, (one.cluster, "Node", "", one.node)) if one.node else None,
+            locality=addressing.Locality(*one.locality)
+            if one.locality
+            else at.get(localities, (one.cluster, "Node", "", one.node))
+            if one.node
+            else None,
             network_mode=_HOST_NETWORK if one.host_network else _OWN_ADDRESS,
-            authorization_policies=model.policies_of(at, one.cluster, one.namespace, one.labels) if one.is_pod else (),
+            authorization_policies=model.policies_of(at, one.cluster, one.namespace, one.labels)
+            if one.kind != "EndpointSlice"
+            else (),
+            hostname=one.hostname,
+            capacity=one.weight if one.weight > 1 else None,
         )
         return ((name, wrap(ADDRESS_TYPE, name, workload.encode_workload(message))),)
 
@@ -168,24 +185,19 @@ def declare(
             name=one.name,
             namespace=one.namespace,
             hostname=one.hostname,
-            addresses=tuple(
-                addressing.NetworkAddress(network, packed)
-                for network, address in one.addresses
-                if (packed := pack(address)) is not None
-            ),
+            addresses=tuple([_vip(network, address) for network, address in one.addresses]),
             ports=_ports(one.ports),
             subject_alt_names=one.identities,
             load_balancing=balancing,
             ip_families=_FAMILIES.get(one.ip_families, service.IPFamilies.DUAL),
-            canonical=True,
+            canonical=one.canonical,
         )
         return wrap(ADDRESS_TYPE, key, service.encode_service(message))
 
     named = graph.expand("ztunnel views", views, lambda _, __, view: ((view.name, view),) if view.role == ROLE else ())
     views_by_type = graph.index("ztunnel views by type", named, lambda _, view: (view.type_url,))
     messages: list[Collection[str, Resource]] = [
-        graph.expand("messages of pods", model.workloads.pods, of_workload),
-        graph.expand("messages of slices", model.workloads.endpoints, of_workload),
+        *(graph.expand(f"messages of {one.name}", one, of_workload) for one in model.workloads.collections),
         graph.expand("messages of gateways", networks.gateways, of_gateway),
         graph.expand("messages of split horizon", model.split_horizon, of_split),
         graph.derive("messages of services", model.services.services, of_service),
@@ -212,26 +224,27 @@ def _resource(_view: str, _what: View, _name: str, resource: Resource) -> Resour
     return resource
 
 
+def _vip(network: str, address: str) -> addressing.NetworkAddress:
+    """An address of a service, or a range of them."""
+    host, _, length = address.partition("/")
+    return addressing.NetworkAddress(network, pack(host) or b"", int(length) if length else None)
+
+
 def _ports(ports: tuple[Port, ...]) -> tuple[addressing.Port, ...]:
     return tuple(addressing.Port(port.number, port.target, _PROTOCOLS[port.protocol]) for port in ports)
 
 
 def uid(key: WorkloadKey) -> str:
-    """The uid of a workload.
-
-    `<cluster>//Pod/<namespace>/<name>`; of an endpoint of a slice
-    `<cluster>/discovery.k8s.io/EndpointSlice/<namespace>/<slice>/<address>`.
+    """The uid of a workload: `<cluster>/<API group>/<kind>/<namespace>/<name>` of its object, and the address behind if
+    the object lists several.
     """
-    if len(key) == 4:
-        cluster, kind, namespace, name = key
-        return f"{cluster}//{kind}/{namespace}/{name}"
-    cluster, kind, namespace, name, address = key
-    return f"{cluster}/discovery.k8s.io/{kind}/{namespace}/{name}/{address}"
+    cluster, kind = key[:2]
+    return f"{cluster}/{_GROUPS[kind]}/{'/'.join(key[1:])}"
 
 
 def is_of_cluster(name: str, cluster: str) -> bool:
     """Whether a resource name is that of a workload of the cluster, made from its objects alone."""
-    return name.startswith((f"{cluster}//Pod/", f"{cluster}/discovery.k8s.io/EndpointSlice/"))
+    return name.startswith(tuple(f"{cluster}/{group}/{kind}/" for kind, group in _GROUPS.items()))
 
 
 def gateway_uid(gateway: NetworkGateway) -> str:

@@ -10,6 +10,7 @@ from watchers.facts.cluster import Answered, Cluster, SourceFault
 from watchers.facts.core import Namespace, Node, Pod, Service
 from watchers.facts.discovery import EndpointSlice
 from watchers.facts.gateway_api import Gateway, GatewayClass
+from watchers.facts.istio_networking import ServiceEntry, WorkloadEntry
 from watchers.facts.istio_security import AuthorizationPolicy, PeerAuthentication
 from watchers.facts.keys import Labels, ObjectKey, label
 from watchers.facts.mesh_config import MeshConfig
@@ -33,8 +34,10 @@ Fact = (
     | Pod
     | ResolvedName
     | Service
+    | ServiceEntry
     | SourceFault
     | TLSSecret
+    | WorkloadEntry
 )
 """Any fact. The tag of the record (field ``kind`` when encoded by msgspec) is the kind in its key."""
 
@@ -57,7 +60,9 @@ __all__ = [
     "Pod",
     "ResolvedName",
     "Service",
+    "ServiceEntry",
     "SourceFault",
     "TLSSecret",
+    "WorkloadEntry",
     "label",
 ]

@@ -20,6 +20,7 @@ from watchers.facts import (
     core,
     discovery,
     gateway_api,
+    istio_networking,
     istio_security,
     mesh_config,
     networking,
@@ -202,6 +203,8 @@ class Kind:
         return error
 
 
+_ISTIO_NETWORKING = "networking.istio.io/v1", "networking.istio.io/v1beta1", "networking.istio.io/v1alpha3"
+
 KINDS = (
     Kind("Namespace", "v1", wire=core.NamespaceObject, read=core.read_namespace, namespaced=False),
     Kind("Node", "v1", wire=core.NodeObject, read=core.read_node, namespaced=False),
@@ -252,6 +255,18 @@ KINDS = (
         wire=networking.IngressClassObject,
         read=networking.read_ingress_class,
         namespaced=False,
+    ),
+    Kind(
+        "ServiceEntry",
+        *_ISTIO_NETWORKING,
+        wire=istio_networking.ServiceEntryObject,
+        read=istio_networking.read_service_entry,
+    ),
+    Kind(
+        "WorkloadEntry",
+        *_ISTIO_NETWORKING,
+        wire=istio_networking.WorkloadEntryObject,
+        read=istio_networking.read_workload_entry,
     ),
     Kind(
         "AuthorizationPolicy",

@@ -19,6 +19,8 @@ SERVED = {
     "GatewayClass": "/apis/gateway.networking.k8s.io/v1/gatewayclasses",
     "Ingress": "/apis/networking.k8s.io/v1/ingresses",
     "IngressClass": "/apis/networking.k8s.io/v1/ingressclasses",
+    "ServiceEntry": "/apis/networking.istio.io/v1/serviceentries",
+    "WorkloadEntry": "/apis/networking.istio.io/v1/workloadentries",
     "AuthorizationPolicy": "/apis/security.istio.io/v1/authorizationpolicies",
     "PeerAuthentication": "/apis/security.istio.io/v1/peerauthentications",
 }

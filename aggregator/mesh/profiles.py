@@ -1,0 +1,128 @@
+"""Profiles: what labels decide of a workload, worked out once per set of labels.
+
+Which services a pod belongs to, and which network, depends on its labels alone; the pods of a Deployment share one set.
+A pod reads its profile and nothing that is its own, so that pods share their records of reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from aggregator.graph import At, Collection, Graph, Source, Sums
+from aggregator.mesh.home import Home
+from aggregator.mesh.networks import NETWORK_LABEL, network_of
+from aggregator.mesh.selection import Includes
+from aggregator.mesh.services import Port, Services
+from aggregator.mesh.standing import Standing, StandingOf
+from aggregator.mesh.workload import (
+    TOTAL,
+    TUNNEL_LABEL,
+    WORKLOAD_NAME_LABEL,
+    ServicePorts,
+    canonical_name,
+    canonical_revision,
+)
+from watchers.facts.core import Pod
+from watchers.facts.istio_networking import ServiceEntry, WorkloadEntry
+from watchers.facts.keys import Labels, ObjectKey, label
+
+LabelSet: TypeAlias = tuple[str, str, Labels]
+"""(cluster, namespace, labels)."""
+
+
+class Profile(msgspec.Struct, frozen=True, gc=False):
+    """All that pods of a cluster and namespace with one set of labels have in common.
+
+    The services that select them (`served` is ready to use unless some target port is `named`), their network and
+    whether that is home's, whether they terminate tunnels, and the names labels give them ("" where they give none).
+    Of a namespace that does not count there is nothing else to say: they are not `selected`.
+    """
+
+    services: tuple[tuple[str, tuple[Port, ...]], ...]
+    served: tuple[tuple[str, ServicePorts], ...]
+    named: bool
+    network: str
+    at_home: bool
+    standing: Standing = "full"
+    selected: bool = True
+    native_tunnel: bool = False
+    workload_name: str = ""
+    canonical_name: str = ""
+    canonical_revision: str = ""
+
+
+_UNSELECTED = Profile((), (), named=False, network="", at_home=False, selected=False)
+
+ProfileOf: TypeAlias = Callable[[At, str, str, Labels], Profile]
+"""Reads, inside a derivation, the profile of a cluster, a namespace and labels."""
+
+
+class Profiles(msgspec.Struct, frozen=True):
+    """The part of the graph this module declares."""
+
+    label_sets: Collection[LabelSet, Sums]
+    of: ProfileOf
+
+
+def declare(
+    graph: Graph,
+    home: Home,
+    includes: Includes,
+    standing: StandingOf,
+    networks: Collection[ObjectKey, str],
+    services: Services,
+    labelled: tuple[Source[ObjectKey, Pod], Source[ObjectKey, WorkloadEntry], Source[ObjectKey, ServiceEntry]],
+) -> Profiles:
+    """Declare the profiles of the label sets that workloads have; what ServiceEntries list has the entry's."""
+    def label_set(key: ObjectKey, one: Pod | WorkloadEntry | ServiceEntry) -> Iterable[tuple[LabelSet, str, int]]:
+        return (((key[0], key[2], one.labels), TOTAL, 1),) if one.labels else ()
+
+    sources: tuple[Collection[ObjectKey, Any], ...] = labelled
+    label_sets = graph.fold("label sets", sources, label_set)
+
+    def is_home(at: At, network: str) -> bool:
+        return network == network_of(at, networks, home.cluster)
+
+    def without_labels(at: At, cluster: str, namespace: str) -> Profile:
+        if not includes(at, cluster, namespace):
+            return _UNSELECTED
+        network = network_of(at, networks, cluster)
+        return Profile(
+            (), (), named=False, network=network, at_home=is_home(at, network), standing=standing(at, cluster)
+        )
+
+    def profile(at: At, key: LabelSet, _count: Sums) -> Profile:
+        cluster, namespace, labels = key
+        if not includes(at, cluster, namespace):
+            return _UNSELECTED
+        present = set(labels)
+        found = [
+            service
+            for pair in labels
+            for service in at.group(services.by_selector, (cluster, namespace, pair)).values()
+            if present.issuperset(service.selector)
+        ]
+        found.sort(key=lambda service: service.key)
+        network = label(labels, NETWORK_LABEL) or network_of(at, networks, cluster)
+        return Profile(
+            services=tuple((service.key, service.ports) for service in found),
+            served=tuple((one.key, tuple((port.number, port.target) for port in one.ports)) for one in found),
+            named=any(port.target_name for service in found for port in service.ports),
+            network=network,
+            at_home=is_home(at, network),
+            standing=standing(at, cluster),
+            native_tunnel="http" in label(labels, TUNNEL_LABEL).split(","),
+            workload_name=label(labels, WORKLOAD_NAME_LABEL),
+            canonical_name=canonical_name(labels),
+            canonical_revision=canonical_revision(labels),
+        )
+
+    profiles = graph.derive("profiles of label sets", label_sets, profile)
+
+    def read(at: At, cluster: str, namespace: str, labels: Labels) -> Profile:
+        return at.get(profiles, (cluster, namespace, labels)) or without_labels(at, cluster, namespace)
+
+    return Profiles(label_sets, read)

@@ -1,0 +1,121 @@
+"""EndpointSlices of services without selector: pods they name, and endpoints that no pod stands behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from aggregator.findings import Finding
+from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, Withheld
+from aggregator.mesh.addresses import pack
+from aggregator.mesh.home import Home
+from aggregator.mesh.networks import network_of
+from aggregator.mesh.selection import UNSELECTED, Includes
+from aggregator.mesh.services import Declared, Services
+from aggregator.mesh.standing import UNREACHABLE, StandingOf
+from aggregator.mesh.workload import ServicePorts, Workload, WorkloadKey
+from watchers.facts.discovery import EndpointSlice
+from watchers.facts.keys import ObjectKey
+
+
+class Attachment(msgspec.Struct, frozen=True, gc=False):
+    """An EndpointSlice of a service without selector that names a pod: the pod serves that service."""
+
+    namespace: str
+    pod: str
+    service: str
+    ports: ServicePorts
+
+
+class Slices(msgspec.Struct, frozen=True):
+    """The part of the graph this module declares; `attached` are what slices say of pods, by cluster and namespace."""
+
+    attached: Index[tuple[str, str], WorkloadKey, Attachment]
+    endpoints: Collection[WorkloadKey, Workload]
+
+
+def declare(
+    graph: Graph,
+    home: Home,
+    includes: Includes,
+    standing: StandingOf,
+    networks: Collection[ObjectKey, str],
+    services: Services,
+    slices: Source[ObjectKey, EndpointSlice],
+) -> Slices:
+    """Declare what slices say."""
+
+    def slice_service(at: At, key: ObjectKey, endpoints: EndpointSlice) -> Declared | None:
+        """The service a slice serves, if that service takes its endpoints from slices."""
+        if not endpoints.service or endpoints.address_type == "FQDN":
+            return None
+        service = at.get(services.declared, (key[0], "Service", key[2], endpoints.service))
+        return service if service is not None and not service.selector else None
+
+    def not_served(at: At, key: ObjectKey) -> Withheld:
+        return Withheld("SliceNotServed") if includes(at, key[0], key[2]) else UNSELECTED
+
+    def attachments(
+        at: At, key: ObjectKey, endpoints: EndpointSlice
+    ) -> Iterable[tuple[WorkloadKey, Outcome[Attachment]]]:
+        service = slice_service(at, key, endpoints)
+        if service is None:
+            yield key, not_served(at, key)
+            return
+        for endpoint in {one.target_name: one for one in endpoints.endpoints if one.target_kind == "Pod"}.values():
+            served = tuple((port.number, port.target) for port in service.ports)
+            yield (*key, endpoint.target_name), Attachment(key[2], endpoint.target_name, service.key, served)
+
+    attached = graph.index(
+        "pods named by slices",
+        graph.expand("slices that name pods", slices, attachments),
+        lambda key, one: ((key[0], one.namespace),),
+    )
+
+    def endpoint_workloads(
+        at: At, key: ObjectKey, endpoints: EndpointSlice
+    ) -> Iterable[tuple[WorkloadKey, Outcome[Workload]]]:
+        service = slice_service(at, key, endpoints)
+        if service is None:
+            yield key, not_served(at, key)
+            return
+        by_name = {port.name: port.port for port in endpoints.ports if port.protocol in ("", "TCP")}
+        served = tuple((port.number, by_name[port.name]) for port in service.ports if port.name in by_name)
+        network, relied_on = network_of(at, networks, key[0]), standing(at, key[0])
+        if relied_on == "withdrawn":
+            yield key, UNREACHABLE
+            return
+        seen = set()
+        for endpoint in endpoints.endpoints:
+            if endpoint.target_kind == "Pod":
+                yield key, Withheld("EndpointOfPod", endpoint.target_name)
+                continue
+            wrong = next((one for one in endpoint.addresses if pack(one) is None), None)
+            if wrong is not None or not endpoint.addresses:
+                detail = f"{wrong!r} is not an IP address" if endpoint.addresses else "one has no address"
+                at.note(key, Finding(key, "EndpointAddressInvalid", "endpoints", detail))
+                yield key, Withheld("AddressInvalid", detail)
+                continue
+            if endpoint.addresses[0] in seen:
+                continue
+            seen.add(endpoint.addresses[0])
+            yield (
+                (*key, endpoint.addresses[0]),
+                Workload(
+                    cluster=key[0],
+                    namespace=key[2],
+                    name=key[3],
+                    network=network,
+                    at_home=network == network_of(at, networks, home.cluster),
+                    addresses=endpoint.addresses,
+                    services=((service.key, served),),
+                    healthy=endpoint.ready,
+                    host_network=True,
+                    kind="EndpointSlice",
+                    identified=False,
+                    reduced=relied_on == "reduced",
+                ),
+            )
+
+    return Slices(attached, graph.expand("workloads of slices", slices, endpoint_workloads))
