@@ -88,6 +88,10 @@ class Clusters:
         """The clusters that are watched, sorted."""
         return sorted(self._remotes)
 
+    def owners(self) -> Mapping[str, Claim]:
+        """What each cluster that is watched is registered by."""
+        return {cluster: remote.claim for cluster, remote in self._remotes.items() if remote.claim is not None}
+
     def statuses(self) -> list[ClusterStatus]:
         """How every cluster is doing, sorted; for ten minutes also those that went."""
         found = {cluster: _status(remote) for cluster, remote in self._remotes.items()}

@@ -5,7 +5,6 @@ For people and alerts, so nothing is verified here. 0 stands for one that does n
 
 from __future__ import annotations
 
-import binascii
 from base64 import urlsafe_b64decode
 
 import msgspec
@@ -21,15 +20,19 @@ class _Claims(msgspec.Struct):
 
 def token_expiry(token: str) -> float:
     """When a bearer token ends: the claim exp of a JSON Web Token (RFC 7519), which those of service accounts are."""
-    parts = token.split(".")
-    if len(parts) != 3:
-        return 0.0
     try:
-        payload = urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
-        end = msgspec.json.decode(payload, type=_Claims).exp
-    except (binascii.Error, ValueError, msgspec.DecodeError, RecursionError):
+        end = msgspec.json.decode(token_payload(token), type=_Claims).exp
+    except (ValueError, msgspec.DecodeError, RecursionError):
         return 0.0
     return end if 0.0 < end <= _LATEST else 0.0
+
+
+def token_payload(token: str) -> bytes:
+    """What a JSON Web Token claims, as JSON, unverified; raises ValueError if it is none."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        raise ValueError("no JSON Web Token")
+    return urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
 
 
 def certificate_expiry(certificate: str | bytes) -> float:

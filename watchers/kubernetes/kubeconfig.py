@@ -73,6 +73,7 @@ class Allowances(msgspec.Struct, frozen=True):
 
 
 NO_ALLOWANCES = Allowances()
+_ANYTHING = Allowances(plain_http=True, insecure_skip_tls_verify=True, proxy_url=True)
 
 
 class ApiServer(msgspec.Struct, frozen=True):
@@ -128,6 +129,28 @@ def read_kubeconfig(data: bytes, allowances: Allowances = NO_ALLOWANCES) -> ApiS
     user = _of(_named(document, "users", "user"), "user", user_name) if user_name else {}
     server = _server(cluster, f"cluster {_shown(cluster_name)}", allowances)
     return msgspec.structs.replace(server, **_credential(user, f"user {_shown(user_name)}"))
+
+
+def with_token(data: bytes, token: str) -> bytes:
+    """The kubeconfig (as JSON) with another token for the user of its current context, and all else as it is.
+
+    Raises InvalidKubeconfig, also for one that has no token so far.
+    """
+    before = read_kubeconfig(data, _ANYTHING)
+    document = dict(_document(data))
+    contexts = _named(document, "contexts", "context")
+    current = document.get("current-context") or next(iter(contexts))
+    user = contexts[current].get("user")
+    if not before.token or not user:
+        raise InvalidKubeconfig("the kubeconfig", "has no token", "there is nothing to put another one in place of")
+    entries = [dict(entry) for entry in document["users"]]
+    entry = next(entry for entry in entries if entry["name"] == user)
+    entry["user"] = {**entry["user"], "token": token}
+    made = msgspec.json.encode({**document, "users": entries})
+    # Nothing but the token may ever come out differently.
+    if read_kubeconfig(made, _ANYTHING) != msgspec.structs.replace(before, token=token):
+        raise InvalidKubeconfig("the kubeconfig", "cannot be written as it was read", "write it again by hand")
+    return made
 
 
 def in_cluster(environment: Mapping[str, str], service_account: Path = SERVICE_ACCOUNT) -> ApiServer:

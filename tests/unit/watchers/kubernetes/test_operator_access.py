@@ -120,7 +120,7 @@ async def test_a_context_that_is_not_there_is_told_with_those_that_are(tmp_path:
 
 
 async def test_a_kubeconfig_without_a_current_context_needs_one_to_be_named(tmp_path: Path) -> None:
-    refusal = await refused(kubeconfig(tmp_path, "http://127.0.0.1:1", **{"current-context": ""}))
+    refusal = await refused(kubeconfig(tmp_path, "http://127.0.0.1:1", None, **{"current-context": ""}))
     assert "--context" in str(refusal)
 
 
