@@ -23,6 +23,7 @@ from watchers.facts import Fact, ObjectKey
 from watchers.kubernetes.connection import Reader
 from watchers.kubernetes.kubeconfig import Allowances, ApiServer, InvalidKubeconfig, in_cluster, read_kubeconfig
 from watchers.kubernetes.newest import NewestSession
+from watchers.kubernetes.token_renewal import Lives, warn
 from watchers.metrics import WatchMetrics
 from watchers.registration import Claim, Reserved
 from watchers.registration_files import (
@@ -54,6 +55,7 @@ class ApiClusters:
         environment: Mapping[str, str],
     ) -> None:
         self._settings = settings
+        self._wall = now
         allowed = settings.kubeconfig_allow
         self._allowances = Allowances(
             plain_http="plain-http" in allowed,
@@ -76,6 +78,8 @@ class ApiClusters:
             allowances=self._allowances,
             removed=metrics.forget,
         )
+        self.lives = Lives(self._clusters.owners, self._allowances)
+        """When the tokens of remotes end."""
         self._home: ClusterWatch[Credential, Any] | None = None
         self.home_session: NewestSession | None = None
         """Requests to home beside its watches, with the same credential; None if home is a directory."""
@@ -103,6 +107,7 @@ class ApiClusters:
                 following = follow_kubeconfig(settings.home, settings.local.path, "--local", self._use_for_home)
                 tasks.create_task(self._follow("local", following), name="follow --local")
         tasks.create_task(self._clusters.run(), name="watch remotes")
+        tasks.create_task(warn(self.lives, self._wall), name="warn of tokens that end")
         for source in self._files:
             following = follow_kubeconfig(source.name, source.path, "--remote", partial(self._register, source))
             tasks.create_task(self._follow("remote", following), name=f"follow --remote {source.name}")

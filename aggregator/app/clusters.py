@@ -32,6 +32,7 @@ from watchers.watching import SourceError
 if TYPE_CHECKING:
     from aggregator.app.api_clusters import ApiClusters
     from watchers.kubernetes.newest import NewestSession
+    from watchers.kubernetes.token_renewal import Lives
 
 
 class WatchSource(Protocol):
@@ -101,6 +102,11 @@ class Clusters:
     def home_session(self) -> NewestSession | None:
         """Requests to home beside its watches; None if home is a directory."""
         return self._apis.home_session if self._apis is not None else None
+
+    @property
+    def lives(self) -> Lives | None:
+        """When the tokens of remotes end; None if there are only directories."""
+        return self._apis.lives if self._apis is not None else None
 
     def watch(self, tasks: asyncio.TaskGroup) -> None:
         """Start a task per cluster."""

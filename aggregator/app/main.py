@@ -163,13 +163,13 @@ class ControlPlane:
 
     def _read_writing(self, now: Callable[[], float]) -> Writing | None:
         """What writes to home; None where home cannot be written to."""
-        session = self.clusters.home_session
-        if session is None:
+        session, lives = self.clusters.home_session, self.clusters.lives
+        if session is None or lives is None:
             return None
         # Imported only now, as the clients of API servers are.
         from aggregator.app.writing import Writing
 
-        return Writing(self.settings, self.tables.writes, session, now=now)
+        return Writing(self.settings, self.tables.writes, session, lives, now=now)
 
     def _views_for(self, proxy: Proxy, bell: Callable[[], None]) -> TableViews:
         return TableViews(self._around, proxy, bell)

@@ -1,7 +1,7 @@
 """What this process writes to home: the applier, and the election that says whether it is the one to write.
 
-In: the settings, the Table of writes, home's credential. Out: statuses, and the Lease. Joins what `watchers` has for
-that; decides nothing itself. There is nothing of it where home is a directory.
+In: the settings, the Table of writes, home's credential. Out: statuses, renewed tokens of remotes, and the Lease. Joins
+what `watchers` has for that; decides nothing itself. There is nothing of it where home is a directory.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from aggregator.app.settings import Settings
 from aggregator.cache.table import Table
 from watchers.applier import Applier
 from watchers.kubernetes.newest import NewestSession
+from watchers.kubernetes.token_renewal import Lives, TokenRenewal
 from watchers.leases import Leadership
 from watchers.metrics import WriteMetrics
 from watchers.write_queue import Manner
@@ -38,6 +39,7 @@ class Writing:
         settings: Settings,
         writes: Table[WriteKey, Write],
         session: NewestSession,
+        lives: Lives,
         *,
         now: Callable[[], float],
     ) -> None:
@@ -65,6 +67,7 @@ class Writing:
                 wall=now,
                 chance=random.random,
             )
+        self._renewal = TokenRenewal(session, lives, leads=self.leads, wall=now, chance=random.random)
         self._applier: Applier | None = None
         if settings.write_status:
             self._applier = Applier(
@@ -114,7 +117,7 @@ class Writing:
             await self._session.close()
 
     async def _lead(self) -> None:
-        if self._applier is not None:
-            await self._applier.run()
-        else:
-            await asyncio.Event().wait()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._renewal.run(), name="renew tokens")
+            if self._applier is not None:
+                tasks.create_task(self._applier.run(), name="apply")
