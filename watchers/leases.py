@@ -99,9 +99,11 @@ class Leadership:
                     working = None
                     log.warning("leading no more", extra={"object_name": self._lease, "cause": self._trouble})
         finally:
-            if working is not None:
-                await self._end(working)
-            await self._release()
+            try:
+                if working is not None:
+                    await self._end(working)
+            finally:
+                await self._release()
 
     async def _pause(self, working: asyncio.Task[None] | None) -> None:
         """Until the next attempt is due, the time as leader is over, or the work ends by itself, which is its fault."""
