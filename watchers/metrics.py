@@ -70,10 +70,27 @@ class WatchMetrics:
             ("cluster", "kind"),
             {},
         )
+        self.withheld = Metric(
+            "isthmus.watch.objects.withheld",
+            "gauge",
+            "Objects that are not taken, since the cluster holds as many as `--cluster-objects` allows.",
+            "",
+            ("cluster", "kind"),
+            {},
+        )
+        self.slowed = Metric(
+            "isthmus.watch.slowed",
+            "counter",
+            "Time in which a cluster was not read, since it says more than `--cluster-bytes` or `--cluster-events` "
+            "allow. Nothing is lost by it.",
+            "s",
+            ("cluster",),
+            {},
+        )
 
     def all(self) -> tuple[Metric, ...]:
         """Every metric."""
-        return (self.events, self.lists, self.restarts, self.invalid, self.heard)
+        return (self.events, self.lists, self.restarts, self.invalid, self.heard, self.withheld, self.slowed)
 
     def forget(self, cluster: str) -> None:
         """The cluster has gone, and its series with it."""
