@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
-from watchers.facts import Cluster, ObjectKey
+from watchers.facts import Answered, Cluster, Fact, ObjectKey
 from watchers.generation import Connection, Generation, KindState, ReadKind, Report, Unidentified, Unusable
 from watchers.sink import Cause
 from watchers.staging import Sink, Stage
@@ -27,6 +27,8 @@ C = TypeVar("C")
 """What a connection is opened with."""
 K = TypeVar("K", bound=ReadKind)
 
+_AWAITED = frozenset({"MeshConfig", "Namespace"})
+"""Kinds on whose content it depends what is read of others."""
 _TURN_SECONDS = 10.0
 
 
@@ -95,6 +97,7 @@ class ClusterWatch(Generic[C, K]):
         self._written = False
         self._removed = False
         self._told = ("", False)
+        self._answered: frozenset[str] = frozenset()
         self._fact = Cluster("connecting", home, deadline, "", self._seconds())
         self._tell()
 
@@ -208,7 +211,7 @@ class ClusterWatch(Generic[C, K]):
                 attending = connection.attend(lambda: self._judge(generation))
                 reflectors.create_task(attending, name=f"attend {self.cluster}")
                 for kind, stage in generation.stages:
-                    work = connection.reflect(kind, stage, self._reporter(generation, kind))
+                    work = connection.reflect(kind, stage, self._reporter(generation, kind, stage))
                     reflectors.create_task(work, name=f"reflect {kind.fact} of {self.cluster}")
         finally:
             generation.end_turn()
@@ -231,9 +234,12 @@ class ClusterWatch(Generic[C, K]):
         # If that was one too many, this is where it ends.
         await asyncio.sleep(0)
 
-    def _reporter(self, generation: Generation[K], kind: K) -> Report:
+    def _reporter(self, generation: Generation[K], kind: K, stage: Stage) -> Report:
         def report(state: KindState, reason: str) -> None:
             generation.report(kind, state, reason, self._seconds())
+            # What is kept aside answers nobody yet.
+            if kind.fact in _AWAITED and state in ("synced", "absent", "denied") and not stage.aside:
+                self._answered |= {kind.fact}
             self._judge(generation)
 
         return report
@@ -247,11 +253,14 @@ class ClusterWatch(Generic[C, K]):
         """All it may read has been read: what it holds is what there is, and what is older goes."""
         old, self._current, self._incoming = self._current, generation, None
         self._written = True
+        self._answered |= {kind.fact for kind, _ in generation.stages if kind.fact in _AWAITED}
         generation.end_turn()
         if old is not None:
             old.end()
         for stage in dict.fromkeys(stage for _, stage in generation.stages):
-            besides = [self._state()] if stage.writes_to(self._facts) else []
+            besides: list[tuple[ObjectKey, Fact]] = []
+            if stage.writes_to(self._facts):
+                besides = [self._state(), *self._answers()]
             stage.open(generation.denied(), besides, self._cause(stage.held))
 
     def _tell(self) -> None:
@@ -263,7 +272,11 @@ class ClusterWatch(Generic[C, K]):
             self._told = told
             level = logging.WARNING if fact.reason else logging.INFO
             log.log(level, "cluster state", extra={"cluster": self.cluster, "state": fact.state, "cause": fact.reason})
-        self._facts.apply([(key, fact)], self._cause(0))
+        self._facts.apply([(key, fact), *self._answers()], self._cause(0))
+
+    def _answers(self) -> list[tuple[ObjectKey, Fact]]:
+        key = (self.cluster, "Answered", "", self.cluster)
+        return [(key, Answered(tuple(sorted(self._answered))))] if self._answered else []
 
     def _state(self) -> tuple[ObjectKey, Cluster]:
         """Key and fact of the cluster now. Its moments change with its state alone."""

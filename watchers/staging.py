@@ -20,13 +20,13 @@ class Rows(Facts, Protocol):
         """What was written last under a key."""
         ...
 
-
-class Sink(Rows, Protocol):
-    """Where the facts of a kind go in the end; it also tells all it holds."""
-
     def scan(self, prefix: tuple[str, ...]) -> Iterator[tuple[ObjectKey, Fact]]:
         """What stands under a prefix."""
         ...
+
+
+Sink = Rows
+"""Where the facts of a kind go in the end."""
 
 
 class Stage:
@@ -68,6 +68,17 @@ class Stage:
     def get(self, key: ObjectKey) -> Fact | None:
         """What this generation holds under a key, or else the one before it."""
         return (self._aside or {}).get(key) or self._facts.get(key)
+
+    def scan(self, prefix: tuple[str, ...]) -> Iterator[tuple[ObjectKey, Fact]]:
+        """What this generation has written under a prefix."""
+        if self._aside is None:
+            return self._facts.scan(prefix)
+        return iter([(key, fact) for key, fact in self._aside.items() if key[: len(prefix)] == prefix])
+
+    @property
+    def aside(self) -> bool:
+        """Whether what is written is kept aside or dropped, so that the sink knows nothing of it."""
+        return self._aside is not None or self._closed
 
     def writes_to(self, facts: Facts) -> bool:
         """Whether that is where its writes go."""

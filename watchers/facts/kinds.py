@@ -152,9 +152,9 @@ class Kind:
             if bounded and memoryview(item).nbytes > most_bytes:
                 values = _values(item)
                 metadata = values.get("metadata") if isinstance(values, Mapping) else None
-                error = self.too_large(metadata, most_bytes, cluster)
-                if not error.key or self.counts(error.key[2]):
-                    invalid.append(error)
+                too_large = self.too_large(metadata, most_bytes, cluster)
+                if not too_large.key or self.counts(too_large.key[2]):
+                    invalid.append(too_large)
                 continue
             try:
                 keyed = read(item, cluster, system_namespace)

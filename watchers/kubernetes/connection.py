@@ -25,6 +25,7 @@ from watchers.kubernetes.reflector import Reflector, Resource, resources
 from watchers.kubernetes.session import Broken, Requests, Session
 from watchers.metrics import WatchMetrics
 from watchers.registration import LABEL, REMOTE_SECRET
+from watchers.selection import Selection, Selections
 from watchers.staging import Rows, Sink
 from watchers.status import Access
 
@@ -89,7 +90,8 @@ class OpenSession(Requests, Protocol):
 class ApiConnection:
     """A session with an API server for one cluster; see `watchers.generation.Connection`.
 
-    ``open_session`` makes the session, and may raise InvalidKubeconfig; this raises Unusable then.
+    ``open_session`` makes the session, and may raise InvalidKubeconfig; this raises Unusable then. ``selection`` are
+    the namespaces that are read, None for all.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class ApiConnection:
         *,
         system_namespace: str,
         metrics: WatchMetrics,
+        selection: Selection | None = None,
         chance: Callable[[], float],
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -112,6 +115,7 @@ class ApiConnection:
         self._cluster = cluster
         self._system_namespace = system_namespace
         self._metrics = metrics
+        self._selection = selection
         self._chance = chance
         self._clock = clock
         self._wall = wall
@@ -151,6 +155,7 @@ class ApiConnection:
             system_namespace=self._system_namespace,
             report=report,
             metrics=self._metrics,
+            selection=self._selection,
             chance=self._chance,
             pace=self._pace,
             now=self._clock,
@@ -193,8 +198,8 @@ class Reader:
     """Makes the watches of a process: what of home, what of a remote, and where it goes.
 
     A remote is waited for so many seconds (``patience``) from when it is made; ``turns`` is how many of them read
-    everything at a time. ``chance`` gives numbers from 0 to 1; ``clock`` and ``wall`` are the time in seconds, one that
-    only grows and Unix time.
+    everything at a time; ``selections`` tell which namespaces are read (None: all). ``chance`` gives numbers from 0 to
+    1; ``clock`` and ``wall`` are the time in seconds, one that only grows and Unix time.
     """
 
     def __init__(
@@ -204,6 +209,7 @@ class Reader:
         system_namespace: str,
         patience: float,
         metrics: WatchMetrics,
+        selections: Selections | None = None,
         chance: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -214,6 +220,7 @@ class Reader:
         self._facts = facts
         self._system_namespace = system_namespace
         self._patience = patience
+        self._selections = selections
         self._metrics = metrics
         self._chance = chance
         self._clock = clock
@@ -245,12 +252,15 @@ class Reader:
         *,
         home: bool,
     ) -> ClusterWatch[Credential, ReadResource]:
+        selection = self._selections.of(cluster) if self._selections is not None else None
+
         def connect(credential: Credential) -> ApiConnection:
             return ApiConnection(
                 credential.server,
                 cluster,
                 system_namespace=self._system_namespace,
                 metrics=self._metrics,
+                selection=selection,
                 chance=self._chance,
                 clock=self._clock,
                 wall=self._wall,
