@@ -14,9 +14,11 @@ from typing import Any
 
 import msgspec
 
+from aggregator.app.selections import follow
 from aggregator.app.setting_values import ClusterSource
 from aggregator.app.settings import Settings
 from aggregator.cache.table import Table
+from aggregator.mesh.selection import Selected
 from watchers.cluster import ClusterWatch
 from watchers.clusters import Clusters, Credential, SecretClaims
 from watchers.facts import Fact, ObjectKey
@@ -33,6 +35,7 @@ from watchers.registration_files import (
     kubeconfig_in,
     kubeconfigs_in,
 )
+from watchers.selection import Selections
 from watchers.status import ClusterStatus
 from watchers.watching import SourceError
 
@@ -48,6 +51,7 @@ class ApiClusters:
         self,
         settings: Settings,
         facts: Table[ObjectKey, Fact],
+        selections: Table[tuple[str], Selected],
         *,
         now: Callable[[], float],
         metrics: WatchMetrics,
@@ -56,6 +60,8 @@ class ApiClusters:
     ) -> None:
         self._settings = settings
         self._wall = now
+        self._selected = selections
+        self._selections = Selections()
         allowed = settings.kubeconfig_allow
         self._allowances = Allowances(
             plain_http="plain-http" in allowed,
@@ -67,6 +73,7 @@ class ApiClusters:
             system_namespace=settings.system_namespace,
             patience=settings.remote_timeout,
             metrics=metrics,
+            selections=self._selections,
             wall=now,
         )
         reserved = {cluster: Reserved(f"read from the directory {path}") for cluster, path in directories.items()}
@@ -107,6 +114,7 @@ class ApiClusters:
                 following = follow_kubeconfig(settings.home, settings.local.path, "--local", self._use_for_home)
                 tasks.create_task(self._follow("local", following), name="follow --local")
         tasks.create_task(self._clusters.run(), name="watch remotes")
+        tasks.create_task(follow(self._selected, self._selections), name="follow selections")
         tasks.create_task(warn(self.lives, self._wall), name="warn of tokens that end")
         for source in self._files:
             following = follow_kubeconfig(source.name, source.path, "--remote", partial(self._register, source))

@@ -20,6 +20,7 @@ import msgspec
 from aggregator.app.setting_values import ClusterSource
 from aggregator.app.settings import Settings
 from aggregator.cache.table import Table
+from aggregator.mesh.selection import Selected
 from watchers.directory import watch_directory
 from watchers.facts import Fact
 from watchers.facts.cluster import Cluster
@@ -45,7 +46,8 @@ class WatchSource(Protocol):
 
 
 class Clusters:
-    """Home and the remotes. `now` is the time in seconds since the epoch, `watch` follows a directory.
+    """Home and the remotes. `now` is the time in seconds since the epoch, `watch` follows a directory, `selections`
+    holds the namespaces that count of each cluster.
 
     Raises SourceError for a kubeconfig in the settings that cannot be used. `metrics` are those of the watches.
     """
@@ -54,12 +56,14 @@ class Clusters:
         self,
         settings: Settings,
         facts: Table[ObjectKey, Fact],
+        selections: Table[tuple[str], Selected],
         *,
         now: Callable[[], float],
         watch: WatchSource = watch_directory,
     ) -> None:
         self._settings = settings
         self._facts = facts
+        self._selections = selections
         self._now = now
         self._watch_source = watch
         self.metrics = WatchMetrics()
@@ -92,6 +96,7 @@ class Clusters:
         return ApiClusters(
             settings,
             self._facts,
+            self._selections,
             now=now,
             metrics=self.metrics,
             directories={source.name: source.path for source, _ in self._directories},

@@ -87,7 +87,7 @@ class ControlPlane:
         self.settings = settings
         self.records = Records()
         self.tables = Tables.empty()
-        self.clusters = Clusters(settings, self.tables.facts, now=now, watch=watch)
+        self.clusters = Clusters(settings, self.tables.facts, self.tables.selections, now=now, watch=watch)
         self.pipeline = Pipeline(
             Home(
                 cluster=settings.home,
