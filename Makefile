@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 PARTS := unit golden feature conformance property fault envoy kube operate deploy
-BENCHMARKS := pipeline watchers ambient dataplane domains scale operate
+BENCHMARKS := pipeline watchers faults ambient dataplane domains scale operate
 BENCHES = $(foreach name,$(filter $(or $(NAME),$(BENCHMARKS)),$(BENCHMARKS)),$(if $(wildcard tests/bench/$(name).py),$(name)))
 PART ?=
 NAME ?=
@@ -89,7 +89,7 @@ soak: ready ## changes, restarts and leavers for SECONDS=60, and what they left 
 	@mkdir -p bench-results
 	$(BIN)/python -m tests.bench.soak --seconds $(SECONDS)
 
-bench: ready ## benchmarks, or NAME=pipeline (watchers, ambient ...); SIZE=small|full
+bench: ready ## benchmarks, or NAME=pipeline (watchers, faults ...); SIZE=small|full
 	@test -n "$(BENCHES)" || { echo "make bench: no tests/bench/$(or $(NAME),*).py yet; names: $(BENCHMARKS)" >&2; exit 1; }
 	@mkdir -p bench-results
 	@set -e; for name in $(BENCHES); do $(BIN)/python -m tests.bench.$$name --size $(SIZE); done

@@ -361,13 +361,13 @@ def terminated(rig: Rig, start: Starter) -> list[Seen]:
             min((receipt.at for receipt in each if receipt.at > end), default=math.inf) - end
             for end, each in zip(ends, heard, strict=True)
         ]
-        said = sum(1 for one in streams if one.away)
+        cut = sum(one.cut for one in streams)
         names_lost = lost(at, events, heard)
     return [
         Seen("not_ready_after", unready, "s", 1),
         Seen("first_stream_ended_after", (min(ends) - told_ns) / 1e9, "s"),
         Seen("last_stream_ended_after", (max(ends) - told_ns) / 1e9, "s", 30),
-        Seen("streams_told_to_go_elsewhere", 100 * said / len(streams), "%", 100, least=True),
+        Seen("streams_cut_without_a_word", cut, "", 0),
         Seen("longest_a_client_was_without_answer", max(gaps) / 1e9, "s"),
         Seen("events_lost", names_lost, "", 0),
         Seen("process_ended_after", ended, "s", 35),

@@ -63,6 +63,8 @@ class Stream(asyncio.Protocol):
         self.ended = asyncio.Event()
         self.away = 0
         """When the server said that it will be gone (GOAWAY), in ns; 0 if it has not."""
+        self.finished = False
+        """Whether the server has ended the call, rather than the connection."""
         self._narrow = narrow
         self._held = False
         self._taken = 0
@@ -141,6 +143,7 @@ class Stream(asyncio.Protocol):
         elif kind == _GOAWAY:
             self.away = time.monotonic_ns()
         if kind == _RST_STREAM or (kind in (_DATA, _HEADERS) and flags & _END_STREAM):
+            self.finished = True
             self.ended.set()
 
     def _widen(self) -> None:
