@@ -257,7 +257,7 @@ def declare(
     counted = graph.fold(
         "addresses of home by family",
         pods,
-        lambda key, pod: [(_HOME_PODS, ":" in one, 1) for one in pod.addresses] if key[0] == home.cluster else (),
+        lambda key, pod: _counted(pod.addresses) if key[0] == home.cluster else (),
     )
     families = graph.derive("address families of home", counted, _families)
 
@@ -272,6 +272,16 @@ def declare(
 
 _NOT_YET = ResolvedName((), "it has not been looked up yet", pending=True)
 _HOME_PODS = "pods of home"
+
+
+_IPV4, _IPV6 = ((_HOME_PODS, False, 1),), ((_HOME_PODS, True, 1),)
+
+
+def _counted(addresses: tuple[str, ...]) -> Iterable[tuple[str, bool, int]]:
+    """What a pod of home adds to the families: asked with every change of any pod, so nothing is made for most."""
+    if len(addresses) == 1:
+        return _IPV6 if ":" in addresses[0] else _IPV4
+    return [(_HOME_PODS, ":" in address, 1) for address in addresses]
 
 
 def _families(_at: At, _key: str, sums: Sums) -> frozenset[bool]:
