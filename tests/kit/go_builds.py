@@ -2,11 +2,13 @@
 
 `built` finds one or builds it: into a directory beside, then renamed, so that nobody ever sees half of one, and under a
 lock, so that of several runs one builds. Go's own caches are below the same directory: what is kept of it is enough.
+`module` are the sources of a module, for what they hold besides Go. Go checks both against its sum database.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -34,46 +36,64 @@ def built(name: str, command: Sequence[str | Path], directory: Path, *, flags: s
     path = cache() / name
     if path.exists():
         return path
-    go = next((found for place in PLACES if (found := shutil.which(place))), None)
-    if go is None:
-        raise NoProgram("it is built with Go, which is not here")
+    go = _go()
     cache().mkdir(parents=True, exist_ok=True)
     with (cache() / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # Given back by the system if this process dies.
         if not path.exists():  # Else another run has built it while this one waited.
-            _build(go, command, directory, flags, path)
+            with tempfile.TemporaryDirectory(dir=cache(), prefix=f"{name}-") as scratch:
+                staged = Path(scratch, "bin")
+                staged.mkdir()
+                words = [str(word).replace("{bin}", str(staged)) for word in command]
+                _run([go, *words], directory, {**_environment(flags), "GOBIN": str(staged)})
+                (made,) = staged.iterdir()
+                made.rename(path)
     return path
 
 
-def _build(go: str, command: Sequence[str | Path], directory: Path, flags: str, path: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=cache(), prefix=f"{path.name}-") as scratch:
-        staged = Path(scratch, "bin")
-        staged.mkdir()
-        words = [str(word).replace("{bin}", str(staged)) for word in command]
-        nice = ["nice", "-n", "10"] if shutil.which("nice") else []
-        try:
-            done = subprocess.run(
-                [*nice, go, *words],
-                cwd=directory,
-                env={**os.environ, **_environment(staged, flags)},
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=WITHIN,
-            )
-        except subprocess.TimeoutExpired:
-            raise NoProgram(f"its build was not done within {WITHIN:.0f} s") from None
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-            raise NoProgram(f"it cannot be built here; Go said last: {last}")
-        (made,) = staged.iterdir()
-        made.rename(path)
+def module(name: str) -> Path:
+    """Where the sources of a module, `path@version` in small letters, are, downloaded if need be. Raises NoProgram."""
+    present = cache() / "go" / "mod" / name
+    if present.is_dir():
+        return present
+    go = _go()
+    cache().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache(), prefix="module-") as elsewhere:  # No go.mod of ours has a say.
+        said = _run([go, "mod", "download", "-json", name], Path(elsewhere), _environment("-mod=mod"))
+    return Path(json.loads(said)["Dir"])
 
 
-def _environment(staged: Path, flags: str) -> Mapping[str, str]:
+def _go() -> str:
+    go = next((found for place in PLACES if (found := shutil.which(place))), None)
+    if go is None:
+        raise NoProgram("it is built with Go, which is not here")
+    return go
+
+
+def _run(command: Sequence[str], directory: Path, environment: Mapping[str, str]) -> str:
+    """What Go says on stdout."""
+    nice = ["nice", "-n", "10"] if shutil.which("nice") else []
+    try:
+        done = subprocess.run(
+            [*nice, *command],
+            cwd=directory,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=WITHIN,
+        )
+    except subprocess.TimeoutExpired:
+        raise NoProgram(f"its build was not done within {WITHIN:.0f} s") from None
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+        raise NoProgram(f"it cannot be built here; Go said last: {last}")
+    return done.stdout
+
+
+def _environment(flags: str) -> Mapping[str, str]:
     return {
         "CGO_ENABLED": "0",
-        "GOBIN": str(staged),
         "GOCACHE": str(cache() / "go" / "build"),
         "GOFLAGS": f"-buildvcs=false -trimpath -p=2 {flags}".strip(),
         "GOMODCACHE": str(cache() / "go" / "mod"),

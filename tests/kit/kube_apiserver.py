@@ -170,9 +170,13 @@ class KubeServer:
         return str(said["status"]["token"])
 
     async def clean(self) -> None:
-        """Deletes what was applied, the latest first."""
+        """Deletes what was applied, the latest first, but for namespaces and definitions of kinds: what is in these
+        would have to go before.
+        """
         while self._applied:
             gone = self._applied.pop()
+            if gone["kind"] in ("Namespace", "CustomResourceDefinition"):
+                continue
             namespace, name = gone["metadata"].get("namespace"), gone["metadata"]["name"]
             place = f"{namespace}/{name}" if namespace else name
             await self.delete(gone["kind"], place, api_version=gone["apiVersion"])

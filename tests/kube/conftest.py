@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit import kube_binaries
+from tests.kit.go_builds import NoProgram
 from tests.kit.kube_apiserver import KubeServers
 from tests.kit.three_servers import ThreeServers
 
@@ -27,8 +28,8 @@ def kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServers]:
     try:
         programs = kube_binaries.binaries()
         kube_binaries.crds()
-    except kube_binaries.KubeUnavailable as error:
-        pytest.skip(str(error))
+    except NoProgram as error:
+        pytest.skip(f"no API server can be had: {error}")
     with KubeServers(programs, tmp_path_factory.mktemp("kube"), "alpha", "beta", "gamma") as servers:
         yield servers
 
