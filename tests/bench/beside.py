@@ -290,7 +290,7 @@ class Measured:
                 self.figures["clients.median_told"] = (quantile(joined, 0.5) - at) / 1e9
                 self.figures["clients.cpu"] = 1e3 * (connected.cpu - before.cpu) / size.clients
                 self.figures["clients.refused"] = sum(one.opened - 1 for one in streams)
-                self.figures["clients.memory"] = (connected.resident - before.resident) / size.clients / 1e3
+                self._memory("clients.process.memory", connected)
         rig.forget(*rig.remotes)
 
 
@@ -317,8 +317,8 @@ GOALS = {"remote.memory.synced": 8.0, "remote.memory.rest": 8.0, "join.first.cpu
 def unit(name: str) -> str:
     """Of a figure."""
     words = name.split(".")
-    if name.startswith("clients.") and words[-1] in ("cpu", "memory"):
-        return {"cpu": "ms each", "memory": "KB each"}[words[-1]]
+    if name == "clients.cpu":
+        return "ms each"
     if words[-1] == "cpu" and words[0] in ("idle", "events"):
         return "% of a core"
     return next(UNITS[word] for word in reversed(words) if word in UNITS)
