@@ -20,6 +20,7 @@ from aggregator.mesh import (
     services,
     split_horizon,
     standing,
+    waypoints,
     workloads,
 )
 from aggregator.mesh.home import Home, mesh_settings
@@ -90,9 +91,12 @@ class Pipeline:
         network = networks.declare(
             graph, home, counts, standings.of, clusters, namespaces, gateways, gateway_classes, pods, resolved_names
         )
-        own = services.declare(graph, home, mesh, counts, network.of_cluster, namespaces, kube_services)
+        through = waypoints.declare(
+            graph, home, counts, network.of_cluster, namespaces, gateways, gateway_classes
+        )
+        own = services.declare(graph, home, mesh, counts, network.of_cluster, namespaces, through, kube_services)
         entries = service_entries.declare(
-            graph, home, mesh, counts, network.of_cluster, namespaces, kube_services, kube_entries
+            graph, home, mesh, counts, network.of_cluster, namespaces, through, kube_services, kube_entries
         )
         declared = services.index(graph, home, own, entries.services)
         workload = workloads.declare(
@@ -102,6 +106,7 @@ class Pipeline:
             standings.of,
             network.of_cluster,
             declared,
+            through,
             entries,
             workloads.Objects(pods, slices, kube_entries, workload_entries),
         )
@@ -109,8 +114,8 @@ class Pipeline:
         split = split_horizon.declare(graph, home, network, merged, workload)
         exposed = exposure.declare(graph, merged.services)
         accounts = admissions.declare(graph, home, counts, network.of_cluster, pods, node_proxies)
-        enforced = authorization_policies.declare(graph, home, mesh, policies)
-        modes = peer_authentication.declare(graph, home, mesh, authentications)
+        enforced = authorization_policies.declare(graph, home, mesh, counts, policies)
+        modes = peer_authentication.declare(graph, home, mesh, counts, authentications)
         policies_of = policy_references.declare(graph, mesh, workload.label_sets, enforced, modes)
         graph.derive("unusable manifests", faults, _unusable_manifest)
 

@@ -15,6 +15,7 @@ import msgspec
 from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, Withheld
 from aggregator.mesh.home import Home, Mesh
+from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.security.layer4 import Group, groups_of
 from watchers.facts.istio_security import AuthorizationPolicy
 from watchers.facts.keys import Labels, ObjectKey
@@ -56,7 +57,11 @@ class Policies(msgspec.Struct, frozen=True):
 
 
 def declare(
-    graph: Graph, home: Home, mesh: Callable[[At], Mesh], policies: Source[ObjectKey, AuthorizationPolicy]
+    graph: Graph,
+    home: Home,
+    mesh: Callable[[At], Mesh],
+    includes: Includes,
+    policies: Source[ObjectKey, AuthorizationPolicy],
 ) -> Policies:
     """Declare the policies in force."""
 
@@ -64,6 +69,8 @@ def declare(
         cluster, _, namespace, name = key
         if cluster != home.cluster:
             return Withheld("PolicyOfRemoteCluster")
+        if not includes(at, cluster, namespace):
+            return UNSELECTED
         if policy.revision not in ("", home.revision):
             return Withheld("ObjectOfOtherRevision", policy.revision)
         if policy.targeted:

@@ -13,6 +13,7 @@ import msgspec
 
 from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, Sums, Withheld
 from aggregator.mesh.home import Home, Mesh
+from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.order import rank
 from aggregator.security.authorization_policies import Policy
 from aggregator.security.layer4 import Group, Match
@@ -41,9 +42,15 @@ def declare(
     graph: Graph,
     home: Home,
     mesh: Callable[[At], Mesh],
-    objects: Source[ObjectKey, PeerAuthentication],
+    includes: Includes,
+    given: Source[ObjectKey, PeerAuthentication],
 ) -> PeerAuthentications:
     """Declare what PeerAuthentications come to."""
+
+    def selected(at: At, key: ObjectKey, one: PeerAuthentication) -> Outcome[PeerAuthentication]:
+        return one if includes(at, key[0], key[2]) else UNSELECTED
+
+    objects = graph.derive("selected peer authentications", given, selected)
 
     def counts(key: ObjectKey, one: PeerAuthentication) -> bool:
         return key[0] == home.cluster and one.revision in ("", home.revision)

@@ -16,6 +16,7 @@ from watchers.facts.names import ResolvedName, name_key
 
 CLUSTERS = ("alpha", "beta", "gamma")
 PORTS: tuple[dict[str, Any], ...] = ({"http": (80, 8080)}, {"http": (80, "web")}, {"grpc": 90, "http": 80})
+SELECTORS: tuple[list[Any], ...] = ([], [{"matchLabels": {"mesh": "on"}}], [{"matchLabels": {"mesh": "off"}}, None])
 SPECS: tuple[dict[str, Any], ...] = ({}, {"publishNotReadyAddresses": True}, {"type": "ExternalName"})
 
 
@@ -25,10 +26,15 @@ def objects(draw: st.DrawFn) -> Manifest:
     name = draw(st.sampled_from(("cart", "ads")))
     number = draw(st.integers(1, 3))
     kind = draw(
-        st.sampled_from(("namespace", "system", "node", "pod", "pod", "service", "service", "slice", "gateway"))
+        st.sampled_from(
+            ("namespace", "selectors", "system", "node", "pod", "pod", "service", "service", "slice", "gateway")
+        )
     )
     if kind == "namespace":
-        return m.namespace("shop", labels={"istio.io/global": draw(st.sampled_from(("true", "false")))})
+        own = draw(st.sampled_from(({}, {"mesh": "on"})))
+        return m.namespace("shop", labels={"istio.io/global": draw(st.sampled_from(("true", "false"))), **own})
+    if kind == "selectors":
+        return m.mesh_config_map(discoverySelectors=draw(st.sampled_from(SELECTORS)))
     if kind == "system":
         return m.namespace("istio-system", network=draw(st.sampled_from(("", "net-a", "net-b"))))
     if kind == "node":
