@@ -222,6 +222,29 @@ CATALOGUE: dict[str, Entry] = {
         " it last had go on being used.",
         "See to the name servers, or correct the name's records; it is looked up again within 30 seconds.",
     ),
+    "WaypointIsNotReady": Entry(
+        "error",
+        "The waypoint that is asked for does not exist, or has no address yet: the object has none.",
+        "Create the Gateway, or correct the label istio.io/use-waypoint.",
+    ),
+    "AttachmentDenied": Entry(
+        "error",
+        "The waypoint that is asked for does not admit objects of this namespace: the object has none.",
+        "Set allowedRoutes.namespaces of its listener, or use a waypoint of the object's own namespace.",
+    ),
+    "UnsupportedTrafficType": Entry(
+        "error",
+        "The waypoint that is asked for is not for this kind of traffic: the object has none.",
+        "Correct the label istio.io/waypoint-for of the Gateway, or use another waypoint.",
+    ),
+    "CanaryInvalidWeight": Entry(
+        "error",
+        "The weight of a canary waypoint is no percentage: all traffic goes through the other waypoint.",
+        "Set the annotation istio.io/use-waypoint-canary-weight to a whole number from 0 to 100.",
+    ),
+    "CanarySameAsPrimary": Entry(
+        "warning", "A service's canary waypoint is its waypoint.", "Name another one, or remove the label."
+    ),
     "HostClaimed": Entry(
         "warning",
         "A host of a ServiceEntry belongs to another object of its namespace (a Kubernetes Service of that name, or the"
@@ -286,6 +309,7 @@ CATALOGUE: dict[str, Entry] = {
     ),
     # Reasons.
     "InternalError": Entry("error", "A derivation failed.", "Report this as a defect, with the object."),
+    "WaypointHasNoAddress": Entry("info", "The Gateway has no address in its status.", "Wait for its controller."),
     "EntryOfRemoteCluster": Entry(
         "info", "ServiceEntries and WorkloadEntries count in their own cluster only.", "Run with --remote-entries."
     ),

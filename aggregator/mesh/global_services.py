@@ -17,6 +17,7 @@ from aggregator.mesh.home import Home, Mesh
 from aggregator.mesh.identities import accounts_elsewhere, spiffe_id
 from aggregator.mesh.networks import network_of
 from aggregator.mesh.services import Balancing, Declared, Port, Services
+from aggregator.mesh.waypoints import Attached
 from aggregator.mesh.workload import ServiceInNetwork
 from aggregator.mesh.workloads import Workloads
 from aggregator.order import Rank, rank
@@ -28,7 +29,8 @@ class Service(msgspec.Struct, frozen=True, gc=False):
 
     `addresses` are (network, IP) pairs of every sharing cluster, `identities` the SPIFFE names that may answer for it
     from other networks; both sorted. `clusters` are the ids of the clusters merged here, sorted.
-    Whoever asks for the hostname in no namespace means the one that is `canonical`.
+    Whoever asks for the hostname in no namespace means the one that is `canonical`. `attached` is the waypoint of its
+    base, through which ingress gateways go as well if `ingress_waypoint`.
     """
 
     key: str
@@ -45,6 +47,8 @@ class Service(msgspec.Struct, frozen=True, gc=False):
     allow_unready: bool
     identities: tuple[str, ...]
     canonical: bool = True
+    attached: Attached | None = None
+    ingress_waypoint: bool = False
 
 
 class GlobalServices(msgspec.Struct, frozen=True):
@@ -89,7 +93,12 @@ def declare(
             return _service(base, [base], base.ports, base.identities, canonical=canonical(at, base))
         sharing = [base, *(one for one in order[1:] if one.is_global)]
         trust_domain = mesh(at).trust_domain
+        own_network = network_of(at, networks, home.cluster)
         found = {spiffe_id(trust_domain, namespace, name) for namespace, name in at.get(elsewhere, key) or ()}
+        # Behind another network's gateway a waypoint may answer in the place of the pods.
+        for one in sharing:
+            if one.attached is not None and one.network != own_network:
+                found.update(_waypoints(trust_domain, one.attached))
         identities = tuple(sorted(found.union(*(one.identities for one in sharing))))
         ports = _union(sharing)
         disagreement = _disagreement(sharing)
@@ -98,6 +107,12 @@ def declare(
         return _service(base, sharing, ports, identities, canonical=canonical(at, base))
 
     return GlobalServices(graph.derive("services", services.candidates, merged), by_service)
+
+
+def _waypoints(trust_domain: str, attached: Attached) -> list[str]:
+    """The identities of the waypoints of a service."""
+    both = (attached.waypoint, attached.canary)
+    return [spiffe_id(trust_domain, one.namespace, one.account) for one in both if one is not None]
 
 
 def _rank(home: Home, one: Declared) -> Rank:
@@ -133,6 +148,8 @@ def _service(
         allow_unready=base.allow_unready,
         identities=identities,
         canonical=canonical,
+        attached=base.attached,
+        ingress_waypoint=base.ingress_waypoint and base.attached is not None,
     )
 
 

@@ -71,6 +71,8 @@ def declare(
             canonical_revision=said.canonical_revision or "latest",
             labels=pod.labels,
             reduced=said.standing == "reduced",
+            waypoint=said.waypoint,
+            proxied=said.proxied,
         )
 
     return cast("Collection[WorkloadKey, Workload]", graph.derive("workloads of pods", pods, pod_workload))

@@ -17,6 +17,7 @@ from aggregator.mesh.networks import NETWORK_LABEL, network_of
 from aggregator.mesh.selection import Includes
 from aggregator.mesh.services import Port, Services
 from aggregator.mesh.standing import Standing, StandingOf
+from aggregator.mesh.waypoints import GATEWAY_LABEL, Asked, Attached, Waypoint, Waypoints
 from aggregator.mesh.workload import (
     TOTAL,
     TUNNEL_LABEL,
@@ -37,7 +38,8 @@ class Profile(msgspec.Struct, frozen=True, gc=False):
     """All that pods of a cluster and namespace with one set of labels have in common.
 
     The services that select them (`served` is ready to use unless some target port is `named`), their network and
-    whether that is home's, whether they terminate tunnels, and the names labels give them ("" where they give none).
+    whether that is home's, whether they terminate tunnels, and the names labels give them ("" where they give none);
+    the waypoint before them, and what `Waypoint.proxied` says if they are one.
     Of a namespace that does not count there is nothing else to say: they are not `selected`.
     """
 
@@ -52,6 +54,8 @@ class Profile(msgspec.Struct, frozen=True, gc=False):
     workload_name: str = ""
     canonical_name: str = ""
     canonical_revision: str = ""
+    waypoint: Waypoint | None = None
+    proxied: int = -1
 
 
 _UNSELECTED = Profile((), (), named=False, network="", at_home=False, selected=False)
@@ -74,6 +78,7 @@ def declare(
     standing: StandingOf,
     networks: Collection[ObjectKey, str],
     services: Services,
+    waypoints: Waypoints,
     labelled: tuple[Source[ObjectKey, Pod], Source[ObjectKey, WorkloadEntry], Source[ObjectKey, ServiceEntry]],
 ) -> Profiles:
     """Declare the profiles of the label sets that workloads have; what ServiceEntries list has the entry's."""
@@ -91,8 +96,23 @@ def declare(
             return _UNSELECTED
         network = network_of(at, networks, cluster)
         return Profile(
-            (), (), named=False, network=network, at_home=is_home(at, network), standing=standing(at, cluster)
+            (),
+            (),
+            named=False,
+            network=network,
+            at_home=is_home(at, network),
+            standing=standing(at, cluster),
+            waypoint=waypoint_of(at, cluster, namespace, ()),
         )
+
+    def waypoint_of(at: At, cluster: str, namespace: str, labels: Labels) -> Waypoint | None:
+        found = waypoints.of(at, Asked(cluster, namespace, labels, (), "workload"))
+        return found.waypoint if isinstance(found, Attached) else None
+
+    def proxied(at: At, cluster: str, namespace: str, labels: Labels) -> int:
+        name = label(labels, GATEWAY_LABEL)
+        own = at.get(waypoints.gateways, (cluster, "Gateway", namespace, name)) if name else None
+        return own.proxied if own else -1
 
     def profile(at: At, key: LabelSet, _count: Sums) -> Profile:
         cluster, namespace, labels = key
@@ -118,6 +138,8 @@ def declare(
             workload_name=label(labels, WORKLOAD_NAME_LABEL),
             canonical_name=canonical_name(labels),
             canonical_revision=canonical_revision(labels),
+            waypoint=waypoint_of(at, cluster, namespace, labels),
+            proxied=proxied(at, cluster, namespace, labels),
         )
 
     profiles = graph.derive("profiles of label sets", label_sets, profile)

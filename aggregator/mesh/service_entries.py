@@ -19,7 +19,8 @@ from aggregator.mesh.addresses import is_dns_name, pack
 from aggregator.mesh.home import Home, Mesh, is_global
 from aggregator.mesh.networks import network_of
 from aggregator.mesh.selection import UNSELECTED, Includes
-from aggregator.mesh.services import Balancing, Declared, Port, distribution, protocol_of
+from aggregator.mesh.services import Balancing, Declared, Port, attachment, distribution, protocol_of
+from aggregator.mesh.waypoints import Asked, Attached, Waypoints, ingress_uses
 from aggregator.mesh.workload import Workload, WorkloadKey, canonical_name, canonical_revision, locality_of, tunnel_of
 from aggregator.order import rank
 from watchers.facts.core import Namespace, Service
@@ -48,6 +49,7 @@ def declare(
     includes: Includes,
     networks: Collection[ObjectKey, str],
     namespaces: Source[ObjectKey, Namespace],
+    waypoints: Waypoints,
     services: Source[ObjectKey, Service],
     entries: Source[ObjectKey, ServiceEntry],
 ) -> ServiceEntries:
@@ -98,6 +100,7 @@ def declare(
         cluster, _, namespace, name = key
         place = at.get(namespaces, home.namespace_key(cluster, namespace))
         given = _addresses(at, key, entry)
+        attached = attachment(at, waypoints, key, entry.labels, entry.annotations)
         for host in dict.fromkeys(entry.hosts):
             other = owner(at, key, host)
             if other:
@@ -138,6 +141,8 @@ def declare(
                     allow_unready=entry.resolution == "NONE",
                     kind="ServiceEntry",
                     identities=entry.identities,
+                    attached=attached,
+                    ingress_waypoint=ingress_uses(entry.labels, place),
                 ),
             )
 
@@ -163,6 +168,7 @@ def declare(
             )
             packed = pack(one.address) is not None
             tunnel, native = tunnel_of(entry.labels, entry.annotations)
+            attached = waypoints.of(at, Asked(cluster, namespace, one.labels, (), "workload"))
             return Workload(
                 cluster=cluster,
                 namespace=namespace,
@@ -183,6 +189,7 @@ def declare(
                 locality=locality_of(one.locality),
                 weight=one.weight or 1,
                 identified=bool(one.account),
+                waypoint=attached.waypoint if isinstance(attached, Attached) else None,
             )
 
         if not entry.endpoints:

@@ -18,6 +18,7 @@ from aggregator.mesh.addresses import pack
 from aggregator.mesh.home import Home, Mesh, is_global
 from aggregator.mesh.networks import network_of
 from aggregator.mesh.selection import UNSELECTED, Includes
+from aggregator.mesh.waypoints import Asked, Attached, Refused, Waypoints, ingress_uses
 from watchers.facts.core import Namespace, Service, ServicePort
 from watchers.facts.keys import Labels, ObjectKey, label
 
@@ -75,7 +76,8 @@ class Declared(msgspec.Struct, frozen=True, gc=False):
     """A service as one cluster declares it. `key` is `<namespace>/<hostname>`, the name it has in every cluster.
 
     `addresses` are IP addresses, or ranges as address/length. `identities` are SPIFFE names that may answer for it, as
-    far as its object says so; `kind` is that of the object.
+    far as its object says so; `kind` is that of the object. `attached` is its waypoint, through which traffic of
+    ingress gateways goes as well if `ingress_waypoint`.
     """
 
     key: str
@@ -94,6 +96,8 @@ class Declared(msgspec.Struct, frozen=True, gc=False):
     allow_unready: bool
     kind: str = "Service"
     identities: tuple[str, ...] = ()
+    attached: Attached | None = None
+    ingress_waypoint: bool = False
 
     @property
     def object(self) -> ObjectKey:
@@ -119,6 +123,7 @@ def declare(
     includes: Includes,
     networks: Collection[ObjectKey, str],
     namespaces: Source[ObjectKey, Namespace],
+    waypoints: Waypoints,
     services: Source[ObjectKey, Service],
 ) -> Collection[ObjectKey, Declared]:
     """Declare the Kubernetes services of every cluster."""
@@ -156,6 +161,8 @@ def declare(
             ip_families=service.ip_families or _families(addresses),
             balancing=_balancing(service, namespace),
             allow_unready=service.publish_not_ready,
+            attached=attachment(at, waypoints, key, service.labels, service.annotations),
+            ingress_waypoint=ingress_uses(service.labels, namespace),
         )
 
     return graph.derive("declared services", services, declared)
@@ -232,6 +239,18 @@ def distribution(annotations: Labels, namespace: Namespace | None, asked: str = 
         asked = label(namespace.annotations, DISTRIBUTION_ANNOTATION)
     preference = _PREFERENCES.get(asked.lower())
     return Balancing(preference, "FAILOVER") if preference else Balancing()
+
+
+def attachment(at: At, waypoints: Waypoints, key: ObjectKey, labels: Labels, annotations: Labels) -> Attached | None:
+    """The waypoint of a service, which is told of where it asks for one that it cannot have."""
+    found = waypoints.of(at, Asked(key[0], key[2], labels, annotations, "service"))
+    if isinstance(found, Refused):
+        at.note(key, Finding(key, found.reason, "metadata.labels", found.detail))
+        return None
+    if found is not None and found.without_canary is not None:
+        wrong = found.without_canary
+        at.note(key, Finding(key, wrong.reason, "metadata.labels", wrong.detail))
+    return found
 
 
 def protocol_of(declared: str) -> str:

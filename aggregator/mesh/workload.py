@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from aggregator.mesh.waypoints import Waypoint
 from watchers.facts.core import Pod
 from watchers.facts.keys import Labels, label
 
@@ -40,6 +41,7 @@ class Workload(msgspec.Struct, frozen=True, gc=False):
     What has no addresses has a DNS name as its `hostname`. `labels` are those that selectors of policies are compared
     with; `locality` is (region, zone, subzone) where the object itself says it, () where its node does. `weight` is how
     many plain workloads it counts for. `kind` is that of its object, and `identified` whether it proves an identity.
+    Traffic to it goes through `waypoint`; `proxied` is what `Waypoint.proxied` says if it is one.
     """
 
     cluster: str
@@ -65,6 +67,8 @@ class Workload(msgspec.Struct, frozen=True, gc=False):
     hostname: str = ""
     locality: tuple[str, ...] = ()
     weight: int = 1
+    waypoint: Waypoint | None = None
+    proxied: int = -1
 
 
 def contributions(_key: WorkloadKey, workload: Workload) -> Iterable[tuple[ServiceInNetwork, Hashable, int]]:

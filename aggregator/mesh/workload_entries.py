@@ -67,6 +67,7 @@ def declare(
             locality=locality_of(one.locality),
             weight=one.weight or 1,
             identified=bool(one.account),
+            waypoint=said.waypoint,
         )
 
     found = graph.derive("workloads of workload entries", entries, workload)

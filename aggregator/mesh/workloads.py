@@ -17,6 +17,7 @@ from aggregator.mesh.selection import Includes
 from aggregator.mesh.service_entries import ServiceEntries
 from aggregator.mesh.services import Services
 from aggregator.mesh.standing import StandingOf
+from aggregator.mesh.waypoints import Waypoints
 from aggregator.mesh.workload import ServiceInNetwork, Workload, WorkloadKey, contributions
 from watchers.facts.core import Pod
 from watchers.facts.discovery import EndpointSlice
@@ -54,12 +55,13 @@ def declare(
     standing: StandingOf,
     networks: Collection[ObjectKey, str],
     services: Services,
+    waypoints: Waypoints,
     entries: ServiceEntries,
     objects: Objects,
 ) -> Workloads:
     """Declare workloads and their sums per network and service."""
     labelled = objects.pods, objects.workload_entries, objects.service_entries
-    profile = profiles.declare(graph, home, includes, standing, networks, services, labelled)
+    profile = profiles.declare(graph, home, includes, standing, networks, services, waypoints, labelled)
     of_slices = slices.declare(graph, home, includes, standing, networks, services, objects.slices)
     found = (
         pods.declare(graph, profile.of, of_slices.attached, objects.pods),

@@ -18,6 +18,7 @@ from aggregator.mesh.home import Home, Mesh
 from aggregator.mesh.networks import HBONE_PORT, NetworkGateway, Networks, Way
 from aggregator.mesh.services import Port
 from aggregator.mesh.split_horizon import Key, SplitHorizon
+from aggregator.mesh.waypoints import Attached, Waypoint
 from aggregator.mesh.workload import ServicePorts, Workload, WorkloadKey
 from aggregator.mesh.workloads import Workloads
 from aggregator.security.authorization_policies import Policies
@@ -134,6 +135,10 @@ def declare(
             else (),
             hostname=one.hostname,
             capacity=one.weight if one.weight > 1 else None,
+            waypoint=_waypoint(one.waypoint) if one.waypoint else None,
+            application_tunnel=None
+            if one.proxied < 0
+            else workload.ApplicationTunnel(workload.ApplicationTunnelProtocol.PROXY, one.proxied),
         )
         return ((name, wrap(ADDRESS_TYPE, name, workload.encode_workload(message))),)
 
@@ -191,6 +196,9 @@ def declare(
             load_balancing=balancing,
             ip_families=_FAMILIES.get(one.ip_families, service.IPFamilies.DUAL),
             canonical=one.canonical,
+            ingress_use_waypoint=one.ingress_waypoint,
+            waypoint=_waypoint(one.attached.waypoint) if one.attached else None,
+            weighted_waypoints=_weighted(one.attached) if one.attached else (),
         )
         return wrap(ADDRESS_TYPE, key, service.encode_service(message))
 
@@ -222,6 +230,25 @@ def _services(services: tuple[tuple[str, ServicePorts], ...]) -> tuple[tuple[str
 
 def _resource(_view: str, _what: View, _name: str, resource: Resource) -> Resource:
     return resource
+
+
+def _waypoint(one: Waypoint) -> addressing.GatewayAddress:
+    return addressing.GatewayAddress(
+        addressing.NamespacedHostname(one.namespace, one.hostname)
+        if one.hostname
+        else addressing.NetworkAddress(one.network, pack(one.address) or b""),
+        HBONE_PORT,
+    )
+
+
+def _weighted(attached: Attached) -> tuple[service.WeightedWaypoint, ...]:
+    """The waypoints of a service that has a canary."""
+    if attached.canary is None:
+        return ()
+    return (
+        service.WeightedWaypoint(_waypoint(attached.waypoint), 100 - attached.canary_weight),
+        service.WeightedWaypoint(_waypoint(attached.canary), attached.canary_weight),
+    )
 
 
 def _vip(network: str, address: str) -> addressing.NetworkAddress:
