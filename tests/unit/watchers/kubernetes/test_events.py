@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kit.manifests import CREATED
-from watchers.facts import Pod
+from watchers.facts import Pod, keys
 from watchers.facts.kinds import KINDS, Kind
 from watchers.kubernetes.events import EventReader, Refusal, refusal
 from watchers.kubernetes.lines import Lines
@@ -237,3 +237,46 @@ def test_a_version_too_large_is_recognised_by_cause_and_by_message() -> None:
     assert refusal(504, json.dumps(by_cause).encode()).too_large
     assert refusal(504, json.dumps(by_message).encode()).too_large
     assert not refusal(504, b"{}").too_large
+
+
+def selective(*namespaces: str) -> EventReader:
+    kind = BY_NAME["Pod"].apart()
+    kind.namespaces = frozenset(namespaces)
+    return EventReader(kind, "west", "istio-system", most_bytes=4096)
+
+
+def test_of_objects_in_other_namespaces_nothing_is_kept_but_the_version() -> None:
+    events = selective("shop").read(
+        [
+            line("ADDED", named("a", "3", namespace="shop")),
+            line("ADDED", named("b", "4", namespace="attic")),
+            line("DELETED", named("c", "5", namespace="attic")),
+            line("MODIFIED", named("d", "6")),
+        ]
+    )
+    assert set(events.changes) == {("west", "Pod", "shop", "a")}
+    assert (events.objects, events.resource_version) == (4, "6")
+
+
+def test_an_object_without_a_namespace_is_in_default() -> None:
+    assert set(selective("default").read([line("ADDED", named("a", "3"))]).changes) == {("west", "Pod", "default", "a")}
+
+
+@pytest.mark.parametrize(
+    "broken", [{"labels": "none"}, {"labels": {"-": "x"}}, {"labels": {"a": "x" * 5000}}, {"creationTimestamp": "now"}]
+)
+def test_what_is_wrong_in_other_namespaces_is_no_fault(broken: dict[str, Any]) -> None:
+    read = selective("shop").read([line("ADDED", named("a", "3", **{"namespace": "attic", **broken}))])
+    assert (read.changes, read.invalid, read.garbage) == ({}, {}, False)
+    assert read.resource_version == "3"
+    assert selective("attic").read([line("ADDED", named("a", "3", **{"namespace": "attic", **broken}))]).invalid
+
+
+def test_names_of_other_namespaces_are_remembered_nowhere() -> None:
+    labels = {"app": "only-in-the-attic"}
+    read = selective("shop").read([line("ADDED", named("a", "3", namespace="attic-of-pods", labels=labels))])
+    assert not read.changes
+    assert (("app", "only-in-the-attic"),) not in keys._labels._kept
+    hits = keys.repeated_dns_label.cache_info().hits
+    keys.repeated_dns_label("attic-of-pods", "metadata", "namespace")
+    assert keys.repeated_dns_label.cache_info().hits == hits
