@@ -106,6 +106,7 @@ class Engine:
         self._pass: Iterator[None] | None = None
         self._broken = False
         self._woken: set[int] = set()  # collections with something to do in this pass
+        self._queue: list[int] = []  # heap of collections that were woken or have changed; one may be there twice
         self._published: dict[str, dict[Any, Any]] = {}
         self._failures: list[Failure] = []
         self._evaluated = 0
@@ -169,33 +170,45 @@ class Engine:
             for key, value in changes.items():
                 self.set(source.number, key, MISSING if value is None else value)
                 yield
-            self._woken.update(self.standing_on[source.number])  # a latch comes before the source of what it keeps
-        for number, collection in enumerate(self.collections):
+            for later in self.standing_on[source.number]:
+                self._wake(later)  # a latch comes before the source of what it keeps
+        number, seen = -1, []
+        while self._queue:
+            before, number = number, heapq.heappop(self._queue)
+            if number == before:
+                continue
             if number in self._woken:
+                collection = self.collections[number]
                 yield from self._steps[collection.kind](self, collection)
             changed = self.changed[number]
             if changed:
+                seen.append(number)
                 for later in self.standing_on[number]:
-                    self._woken.add(later)
+                    self._wake(later)
                     if self.collections[later].kind in ("derive", "expand"):
                         self.dirty[later].update(dict.fromkeys(changed))
                 if self.state.readers[number]:
                     yield from self._wake_readers(number, changed)
-        for number, changed in enumerate(self.changed):
-            if changed:
-                publication = self.publications.get(number)
-                if publication is not None:
-                    yield from self._publish(publication, changed)
-                self.changed[number] = {}
+        for number in seen:
+            publication = self.publications.get(number)
+            if publication is not None:
+                yield from self._publish(publication, self.changed[number])
+            self.changed[number] = {}
         if self._touched:
             self._publish_findings()
+
+    def _wake(self, number: int) -> None:
+        """A collection has something to do in this pass; those that have not stay untouched, however many they are."""
+        if number not in self._woken:
+            self._woken.add(number)
+            heapq.heappush(self._queue, number)
 
     def _wake_readers(self, number: int, changed: Mapping[Hashable, Any]) -> Iterator[None]:
         """Mark the items whose last evaluation read one of the changed keys."""
         readers, records = self.state.readers[number], self.state.records
         for key in changed:
             for derivation, reads in readers.get(key, ()):
-                self._woken.add(derivation)
+                self._wake(derivation)
                 self.dirty[derivation].update(records[derivation][reads])
                 yield
 
@@ -241,6 +254,7 @@ class Engine:
             moment = heapq.heappop(self.moments)
             if moment in self.state.readers[CLOCK]:
                 self.changed[CLOCK][moment] = MISSING
+                heapq.heappush(self._queue, CLOCK)
 
     # -- items ----------------------------------------------------------------------------------------------------
 
@@ -271,6 +285,8 @@ class Engine:
         else:
             values[key] = value
         changed = self.changed[number]
+        if not changed:
+            heapq.heappush(self._queue, number)
         if key not in changed:
             changed[key] = old
         elif changed[key] is value or changed[key] == value:
