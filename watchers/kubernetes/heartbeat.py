@@ -29,6 +29,7 @@ PATH = "/version"
 _EARLY = 0.85
 """The least part of a wait that is taken: many clusters fall out of step, and none waits for longer than it may."""
 _JITTER = 0.1
+_SHORTEST_REST = 0.05
 
 
 class Rhythm(msgspec.Struct, frozen=True):
@@ -64,7 +65,7 @@ class Pulse:
             return 0.0
         rhythm = self._rhythm
         rest = min(heard + rhythm.every * _EARLY, self._last_asked + rhythm.busy * _EARLY) - now
-        if rest <= 0:
+        if rest < _SHORTEST_REST:
             return 0.0
         self._confirm(heard)
         return rest
