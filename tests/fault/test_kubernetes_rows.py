@@ -3,6 +3,7 @@
 What is asserted is what a ztunnel at home is told of the cluster that suffers (`Told`), and a state or a metric. Rows
 whose fault has its tests elsewhere:
 
+- 1, 2 and 9, clusters that cannot be read any more, or not yet: test_kubernetes_lost.py
 - 6, half-open connections:
   test_kubernetes_clusters.py::test_a_silent_watch_is_given_up_and_goes_on_from_its_last_version
   and ::test_an_api_server_that_is_black_holed_takes_nothing_away; that the system finds them within 25 s:

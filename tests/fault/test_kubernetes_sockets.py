@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import resource
+import time
 import weakref
+from base64 import urlsafe_b64encode
 from pathlib import Path
 
 import pytest
@@ -139,7 +141,7 @@ async def test_nothing_is_left_of_a_remote_after_50_joins_and_leaves() -> None:
 
         for _ in range(5):
             await join_and_leave()
-        await eventually(lambda: api.connections(mesa) == 0)
+        await eventually(lambda: api.connections(mesa) == 0 and quay.asked_version)
         gc.collect()
         tasks, sockets, before, memory = len(asyncio.all_tasks()), api.connections(quay), repr(left()), resident()
         for _ in range(JOINS):
@@ -149,3 +151,16 @@ async def test_nothing_is_left_of_a_remote_after_50_joins_and_leaves() -> None:
         assert (api.connections(quay), repr(left())) == (sockets, before)
         assert len([session for one in born if (session := one())]) <= 1
         assert resident() - memory < 5 << 20
+
+
+async def test_a_status_tells_when_what_a_connection_is_made_of_ends() -> None:
+    quay, mesa = KubeCluster("quay"), far()
+    token = ".".join(urlsafe_b64encode(part).decode().rstrip("=") for part in (b"{}", b'{"exp":1900000000}', b"-"))
+    async with KubeApi(quay, mesa, tls=True), KubeMesh(quay, mesa, sockets=True) as mesh:
+        mesh.register("far", {"mesa": mesa}, token)
+        await eventually(lambda: mesh.state("mesa") == "synced")
+        (status,) = mesh.clusters.statuses()
+        assert (status.server, status.token_expires) == (mesa.url.removeprefix("https://"), 1_900_000_000)
+        assert status.certificate_expires == 0.0
+        assert status.server_certificate_expires > time.time()
+        assert token not in repr(status)
