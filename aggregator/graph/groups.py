@@ -147,17 +147,24 @@ def _single(engine: Engine, source: Collection[Any, Any]) -> Iterator[tuple[Hash
 
 def _merged(engine: Engine, of: tuple[Collection[Any, Any], ...]) -> Iterator[tuple[Hashable, Any, Any]]:
     """The same of several collections. Where more than one holds a key, the first one's item counts."""
-    sources = [(engine.changed[source.number], engine.state.values[source.number]) for source in of]
-    for position, (changes, values) in enumerate(sources):
-        others = [one for place, one in enumerate(sources) if place != position and (one[0] or one[1])]
+    changed, values = engine.changed, engine.state.values
+    for source in of:
+        number = source.number
+        changes = changed[number]
+        if not changes:
+            continue
+        mine = values[number]
+        others = [
+            one for other in of if other is not source for one in (values[other.number], changed[other.number]) if one
+        ]
         for key, old in changes.items():
-            for before, now in others:
-                if key in now or key in before:
-                    if not any(key in earlier for earlier, _ in sources[:position]):
-                        yield from _first(sources, key)
+            for other in others:
+                if key in other:
+                    if not any(key in changed[earlier.number] for earlier in of[: of.index(source)]):
+                        yield from _first([(changed[one.number], values[one.number]) for one in of], key)
                     break
             else:
-                yield key, old, values.get(key, MISSING)
+                yield key, old, mine.get(key, MISSING)
 
 
 def _first(
