@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 from urllib.parse import quote
 
@@ -17,7 +18,7 @@ import msgspec
 import typer
 
 from aggregator.app import setting_values
-from aggregator.cli.exits import FINDINGS, UNREACHABLE, USAGE
+from aggregator.cli.exits import FINDINGS, UNREACHABLE, UNREADABLE, USAGE
 from aggregator.cli.output import Format, colours_wanted, note, printable, table
 from aggregator.cli.usage import AskingGroup
 
@@ -47,6 +48,16 @@ Admin = Annotated[
         help="The admin port of a replica; may be repeated. ISTHMUS_ADMIN names several with commas. [127.0.0.1:15014]",
     ),
 ]
+Kubeconfig = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Your own kubeconfig, to ask all replicas through their cluster.")
+]
+Context = Annotated[
+    str | None,
+    typer.Option("--context", metavar="CONTEXT", help="The context that leads to that cluster. [the current one]"),
+]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Where the replicas run there. [istio-system]")
+]
 
 
 class Options(msgspec.Struct):
@@ -57,6 +68,9 @@ class Options(msgspec.Struct):
     no_colour: bool = False
     timeout: str = ""
     admin: list[str] | None = None
+    kubeconfig: Path | None = None
+    context: str | None = None
+    namespace: str | None = None
 
     def over(self, other: Options) -> Options:
         """These, and where nothing is said the other's."""
@@ -69,7 +83,11 @@ class Options(msgspec.Struct):
         return self.output or Format.TABLE
 
 
-@app.callback(invoke_without_command=True, epilog="Exit codes: 0, or 2 if a cluster needs attention, 64, 69.")
+@app.callback(
+    invoke_without_command=True,
+    epilog="Exit codes: 0 all is well, 2 a cluster needs attention, 64 wrong usage, 65 an unusable kubeconfig, "
+    "69 no control plane answers.",
+)
 def list_clusters(
     context: typer.Context,
     output: Output = None,
@@ -78,9 +96,12 @@ def list_clusters(
     no_colour: NoColour = False,
     timeout: Timeout = "",
     admin: Admin = None,
+    kubeconfig: Kubeconfig = None,
+    kube_context: Context = None,
+    namespace: Namespace = None,
 ) -> None:
     """Show every registered cluster: its state, how far it lags, when its credentials expire, and what is wrong."""
-    options = Options(output, no_headers, no_colour, timeout, admin)
+    options = Options(output, no_headers, no_colour, timeout, admin, kubeconfig, kube_context, namespace)
     context.obj = options
     if context.invoked_subcommand is not None:
         if watch:
@@ -113,10 +134,14 @@ def get_cluster(
     no_colour: NoColour = False,
     timeout: Timeout = "",
     admin: Admin = None,
+    kubeconfig: Kubeconfig = None,
+    kube_context: Context = None,
+    namespace: Namespace = None,
 ) -> None:
     """Show all there is to say of one cluster: where reading it stops, its kinds, its credentials, each replica."""
-    options = Options(output, no_headers, no_colour, timeout, admin).over(context.obj)
-    answers = _replicas(options).ask(f"/clusters/{quote(name, safe='')}")
+    here = Options(output, no_headers, no_colour, timeout, admin, kubeconfig, kube_context, namespace)
+    options = here.over(context.obj)
+    answers = _asked(_replicas(options), f"/clusters/{quote(name, safe='')}")
     unreachable = _told(answers)
     missing = [answer for answer in answers if answer.status == _MISSING]
     seen = [one for answer in answers if answer.status == 200 for one in _decoded(answer)]
@@ -138,6 +163,14 @@ def _replicas(options: Options) -> Replicas:
         seconds = setting_values.duration(options.timeout or "10s")
     except setting_values.ValueProblem as problem:
         _fail(USAGE, f"--timeout: {problem}")
+    if options.kubeconfig or options.context or options.namespace:
+        if options.admin:
+            _fail(USAGE, "--admin: names replicas, as --kubeconfig, --context and -n do; leave out one of both")
+        # The official client costs most of a second.
+        from aggregator.cli.pods import PodReplicas
+
+        namespace = options.namespace or "istio-system"
+        return PodReplicas(options.kubeconfig, options.context, namespace, timeout=seconds)
     variable = [text.strip() for text in os.environ.get("ISTHMUS_ADMIN", "").split(",") if text.strip()]
     try:
         ports = [admin_port(text) for text in options.admin or variable or [DEFAULT_ADDRESS]]
@@ -148,12 +181,21 @@ def _replicas(options: Options) -> Replicas:
 
 def _listed(replicas: Replicas) -> tuple[list[Cluster], bool]:
     """The clusters as each replica sees them, in order, and whether a replica did not answer."""
-    answers = replicas.ask("/clusters")
+    answers = _asked(replicas, "/clusters")
     unreachable = _told(answers)
     clusters = [one for answer in answers if answer.status == 200 for one in _decoded(answer)]
     if not any(answer.status == 200 for answer in answers):
         raise typer.Exit(UNREACHABLE)
     return sorted(clusters, key=lambda one: (not one.home, one.cluster, one.replica)), unreachable
+
+
+def _asked(replicas: Replicas, path: str) -> list[Answer]:
+    from aggregator.cli.control_plane import UnreadableInput
+
+    try:
+        return replicas.ask(path)
+    except UnreadableInput as error:
+        _fail(UNREADABLE, str(error))
 
 
 def _told(answers: Sequence[Answer]) -> bool:

@@ -36,7 +36,11 @@ class Replicas(Protocol):
     """The replicas of a control plane."""
 
     def ask(self, path: str) -> list[Answer]:
-        """What each of them answers to a page."""
+        """What each of them answers to a page; raises UnreadableInput."""
+
+
+class UnreadableInput(Exception):
+    """What replicas are to be found by cannot be used; the message says why, and what to do."""
 
 
 class InvalidAddress(ValueError):
@@ -87,7 +91,7 @@ class AdminPorts:
             return list(threads.map(lambda port: self._ask(port, path), self._ports))
 
     def _ask(self, port: AdminPort, path: str) -> Answer:
-        cure = "is it running there? --admin names another place"
+        cure = "is it running there? --admin names another place, -n a namespace of the cluster it runs in"
         connection = (
             HTTPSConnection(port.host, port.port, timeout=self._timeout, context=ssl.create_default_context())
             if port.secure

@@ -10,5 +10,7 @@ FINDINGS = 2
 """What was asked about needs attention."""
 USAGE = 64
 """An option, or a name there is not."""
+UNREADABLE = 65
+"""A kubeconfig that cannot be used."""
 UNREACHABLE = 69
 """A control plane that was asked did not answer."""

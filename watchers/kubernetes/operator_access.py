@@ -13,8 +13,8 @@ import logging
 import os
 import ssl
 from base64 import b64encode
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -102,6 +102,22 @@ class Operator:
             raise Refusal("refused", f"{self.reach.server} answers a TokenRequest without a token; see its log")
         return Token(token, datetime.fromisoformat(expires).timestamp())
 
+    async def get(self, what: str, path: str, query: Mapping[str, str] | None = None) -> tuple[int, bytes]:
+        """Status and body of the answer to a GET request, whatever they are; ``what`` says what it is for."""
+        with self._reaching(what):
+            async with asyncio.timeout(self._seconds):
+                answer = await self._api.call_api(
+                    path,
+                    "GET",
+                    query_params=list((query or {}).items()),
+                    header_params={"Accept": "application/json"},
+                    auth_settings=["BearerToken"],
+                    _preload_content=False,
+                    _request_timeout=self._seconds,
+                )
+                async with answer:
+                    return int(answer.status), bytes(await answer.read())
+
     async def _ask(
         self,
         what: str,
@@ -112,8 +128,7 @@ class Operator:
         query: list[tuple[str, str]] | None = None,
         content_type: str = "application/json",
     ) -> dict[str, Any]:
-        server = self.reach.server
-        try:
+        with self._reaching(what):
             answer = await self._api.call_api(
                 path,
                 method,
@@ -125,6 +140,14 @@ class Operator:
                 _return_http_data_only=True,
                 _request_timeout=self._seconds,
             )
+        return answer if isinstance(answer, dict) else {}
+
+    @contextmanager
+    def _reaching(self, what: str) -> Iterator[None]:
+        """Turns whatever keeps a request from a good answer into a Refusal."""
+        server = self.reach.server
+        try:
+            yield
         except ApiException as error:
             raise _refused(what, error) from None
         except TimeoutError:
@@ -136,7 +159,6 @@ class Operator:
             raise Refusal(
                 "unreachable", f"cannot {what}: {server} is not reached: {why}; check the server of the context"
             ) from None
-        return answer if isinstance(answer, dict) else {}
 
 
 @asynccontextmanager
