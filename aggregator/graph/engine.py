@@ -1,9 +1,9 @@
 """The engine: one pass over the collections in the order of their declaration.
 
 Inputs change sources; every collection then takes what changed before it, does its step (`derivations`, `groups`,
-`latch`) on the items concerned, and stops where the result is equal (early cutoff). A pass is a generator cut into
-slices by the caller, so that no slice keeps an event loop waiting; only when everything has settled does it hand out
-one `Pass`, the published difference. The engine knows no clock and does no I/O.
+`latch`, `allocation`) on the items concerned, and stops where the result is equal (early cutoff). A pass is a generator
+cut into slices by the caller, so that no slice keeps an event loop waiting; only when everything has settled does it
+hand out one `Pass`, the published difference. The engine knows no clock and does no I/O.
 """
 
 from __future__ import annotations

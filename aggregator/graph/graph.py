@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar, cast
 
+from aggregator.graph.allocation import Claim, allocation_step
 from aggregator.graph.collection import At, Collection, GraphError, Index, Source, Sums
 from aggregator.graph.derivations import derive_step, expand_step
 from aggregator.graph.engine import FINDINGS, Blame, Engine
@@ -34,7 +35,10 @@ _STEPS = {
     "fold": fold_step,
     "pair": pair_step,
     "latch": latch_step,
+    "allocation": allocation_step,
 }
+_KEEPING = ("latch", "allocation")
+"""Kinds of collections with a source of what they keep, which is published under their name."""
 
 
 class Graph(Engine):
@@ -134,11 +138,30 @@ class Graph(Engine):
         self._publish_as(name, kept)
         return cast("Collection[K, V]", latch)
 
-    def kept(self, latch: Collection[K, V]) -> Source[K, V]:
-        """The source that holds a latch's last good values: given back with the first pass, then the latch's alone."""
-        if latch.kind != "latch":
-            raise GraphError(f"{latch} keeps nothing")
-        return cast("Source[K, V]", latch.of[1])
+    def allocate(
+        self, name: str, of: Collection[K, Claim], choices: Callable[[K], Iterable[V]]
+    ) -> Collection[K, V]:
+        """A value for each claim that no other claim has, and that stays: see `allocation`.
+
+        `choices` are the values an item may have, some dozens of them, in the order in which they are tried. Who finds
+        none of them free is without until one is. What was given is published under `name` and restored by giving it to
+        `kept(allocation)` at the start.
+        """
+        allocation = self._declare(Collection, name, "allocation", (of,), choices)
+        kept = self._declare(Source, f"{name} (kept)", "source", (), None)
+        holders = self._declare(Source, f"{name} (holders)", "source", (), None)
+        allocation.of = (of, kept, holders)
+        self.standing_on[kept.number].append(allocation.number)
+        self._publish_as(name, kept)
+        return cast("Collection[K, V]", allocation)
+
+    def kept(self, keeping: Collection[K, V]) -> Source[K, V]:
+        """The source that holds a latch's last good values, or what an allocation gave: given back with the first pass,
+        then theirs alone.
+        """
+        if keeping.kind not in _KEEPING:
+            raise GraphError(f"{keeping} keeps nothing")
+        return cast("Source[K, V]", keeping.of[1])
 
     def publish(self, name: str, *collections: Collection[Any, Any]) -> None:
         """Hand out the changes of these collections under `name` with every Pass.
@@ -147,8 +170,9 @@ class Graph(Engine):
         """
         if name == FINDINGS:
             raise GraphError("findings are published by the engine")
-        if any(latch.kind == "latch" and latch.name == name for latch in self.collections):
-            raise GraphError(f"the last good values of latch {name!r} are published under its name")
+        for keeping in self.collections:
+            if keeping.kind in _KEEPING and keeping.name == name:
+                raise GraphError(f"what {keeping.kind} {name!r} keeps is published under its name")
         for collection in sorted(collections, key=lambda one: one.number):
             self._publish_as(name, collection)
 

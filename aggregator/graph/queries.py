@@ -84,7 +84,7 @@ def _met(engine: Engine, pair: Collection[Any, Any], one: Any, other: Any) -> tu
 def _parents(engine: Engine, collection: Collection[Any, Any], key: Any) -> Iterator[tuple[Collection[Any, Any], Any]]:
     """What one item was made of, one step back; what was only read does not count."""
     state, number = engine.state, collection.number
-    if collection.kind in ("derive", "latch"):
+    if collection.kind in ("derive", "latch", "allocation"):
         yield collection.of[0], key
     elif collection.kind == "expand":
         item = state.producers[number].get(key, MISSING)
@@ -139,7 +139,7 @@ def _children(engine: Engine, collection: Collection[Any, Any], key: Any) -> Ite
         later = engine.collections[number]
         if later.kind in ("derive", "expand"):
             yield from _made_of(engine, later, key)
-        elif later.kind == "latch":
+        elif later.kind in ("latch", "allocation"):
             yield later, key
             yield later.of[1], key
         elif later.kind == "index":
