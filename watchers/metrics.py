@@ -149,10 +149,18 @@ class WriteMetrics:
             "isthmus.writes",
             "counter",
             "Writes to the home cluster. `done` is as it should be, `gone` had no object any more. `conflict`, "
-            "`throttled` and `failed` ones are tried again, `forbidden` ones after a minute, `refused` ones when there is "
-            "something else to say.",
+            "`throttled` and `failed` ones are tried again, `forbidden` ones after a minute, `refused` ones when there "
+            "is something else to say.",
             "",
             ("outcome",),
+            {},
+        )
+        self.pending = Metric(
+            "isthmus.writes.pending",
+            "gauge",
+            "Objects of the home cluster that are still to be told something, by whichever process leads.",
+            "",
+            (),
             {},
         )
         self.leader = Metric(
@@ -161,4 +169,4 @@ class WriteMetrics:
 
     def all(self) -> tuple[Metric, ...]:
         """Every metric."""
-        return (self.writes, self.leader)
+        return (self.writes, self.pending, self.leader)

@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from aggregator.app.metrics import Metric, Readable
+from aggregator.app.metrics import Readable
 from aggregator.app.settings import Settings
 from aggregator.cache.table import Table
 from watchers.applier import Applier
@@ -47,12 +47,6 @@ class Writing:
         self._session = session
         self._task: asyncio.Task[None] | None = None
         metrics = self._metrics = WriteMetrics()
-        self._pending = Metric(
-            name="isthmus.writes.pending",
-            kind="gauge",
-            help="Objects of the home cluster that are still to be told something.",
-            values={(): 0},
-        )
         self.leadership: Leadership | None = None
         """None where this process always leads."""
         if settings.leader_elect:
@@ -87,8 +81,8 @@ class Writing:
 
     def metrics(self) -> tuple[Readable, ...]:
         """Every metric."""
-        self._pending.values[()] = len(self._writes)
-        return (*self._metrics.all(), self._pending)
+        self._metrics.pending.set(value=len(self._writes))
+        return self._metrics.all()
 
     def page(self, _request: object) -> dict[str, object]:
         """What is still to be written, for people."""

@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 
 import aggregator
+from aggregator.app.loop_watch import LoopWatch
 from aggregator.app.metrics import (
     ClusterStates,
     Exposition,
@@ -17,7 +18,7 @@ from aggregator.app.metrics import (
     type_label,
 )
 from aggregator.app.records import Pass, Records
-from watchers.metrics import LookupMetrics, WatchMetrics
+from watchers.metrics import LookupMetrics, WatchMetrics, WriteMetrics
 from watchers.status import ClusterStatus, KindStatus, State
 from xds.records import Ack, Push, StreamClosed, StreamOpened
 
@@ -153,7 +154,8 @@ def test_the_build_and_the_process_are_told_too() -> None:
 
 
 def every_metric() -> list[Readable]:
-    return [*RecordCounts(Records())(), *ClusterStates(list)(), *WatchMetrics().all(), *LookupMetrics().all()]
+    watchers = (*WatchMetrics().all(), *LookupMetrics().all(), *WriteMetrics().all())
+    return [*RecordCounts(Records())(), *ClusterStates(list)(), *watchers, *LoopWatch().metrics()]
 
 
 def test_every_metric_has_a_help_text_and_a_name_of_its_own() -> None:
