@@ -22,6 +22,7 @@ from aggregator.mesh.selection import Selected
 from watchers.cluster import ClusterWatch
 from watchers.clusters import Clusters, Credential, SecretClaims
 from watchers.facts import Fact, ObjectKey
+from watchers.kubernetes.budget import Limits
 from watchers.kubernetes.connection import Reader
 from watchers.kubernetes.kubeconfig import Allowances, ApiServer, InvalidKubeconfig, in_cluster, read_kubeconfig
 from watchers.kubernetes.newest import NewestSession
@@ -75,6 +76,9 @@ class ApiClusters:
             metrics=metrics,
             selections=self._selections,
             wall=now,
+            limits=Limits(
+                settings.cluster_objects, settings.object_bytes, settings.cluster_bytes, settings.cluster_events
+            ),
         )
         reserved = {cluster: Reserved(f"read from the directory {path}") for cluster, path in directories.items()}
         self._clusters = Clusters(

@@ -31,6 +31,9 @@ _CLUSTER = re.compile(r"[A-Za-z0-9](?:[-._A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _RATE = re.compile(r"\d{1,6}(?:\.\d{1,3})?")
+_COUNT = re.compile(r"[1-9][0-9]{0,8}")
+_SIZE = re.compile(r"([1-9][0-9]{0,8})(Ki|Mi|Gi)?")
+_SIZES = {"": 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -159,6 +162,29 @@ def show_duration(seconds: float) -> str:
         if milliseconds and milliseconds % size == 0:
             return f"{milliseconds // size}{unit}"
     return f"{milliseconds}ms" if milliseconds else "0s"
+
+
+def count(text: str) -> int:
+    """A number of things: at least one, digits only."""
+    if not _COUNT.fullmatch(text):
+        raise ValueProblem(f"{text!r} is no number of at least 1", "write digits only, such as 200000")
+    return int(text)
+
+
+def size(text: str) -> int:
+    """A number of bytes, written as Kubernetes writes quantities of memory: `512Ki`, `16Mi`, `1Gi`, or plain bytes."""
+    found = _SIZE.fullmatch(text)
+    if not found:
+        raise ValueProblem(f"{text!r} is no size", "write a whole number with Ki, Mi or Gi, such as 16Mi")
+    return int(found[1]) * _SIZES[found[2] or ""]
+
+
+def show_size(number: int) -> str:
+    """The shortest text that `size` reads as so many bytes."""
+    for unit, one in reversed(_SIZES.items()):
+        if number % one == 0:
+            return f"{number // one}{unit}"
+    return str(number)
 
 
 def namespace(text: str) -> str:

@@ -158,6 +158,46 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             show=values.show_duration,
         ),
     ] = None
+    cluster_objects: Annotated[
+        int,
+        Setting(
+            help="How many objects of one cluster are held, so that none can fill the memory. Of those beyond it none "
+            "is taken until there is room again; `/clusters` says so.",
+            parse=values.count,
+            value="NUMBER",
+        ),
+    ] = 200_000
+    object_bytes: Annotated[
+        int,
+        Setting(
+            help="How large one object may be, as JSON. A larger one is named in `/findings`, and what it said before "
+            "stands. API servers store at most 1.5Mi unless told otherwise.",
+            parse=values.size,
+            value="SIZE",
+            unit="By",
+            show=values.show_size,
+        ),
+    ] = 16 << 20
+    cluster_bytes: Annotated[
+        int,
+        Setting(
+            help="How many bytes a second are read of one cluster in the long run; ten seconds' worth may come at "
+            "once. Beyond it the cluster is read more slowly, and nothing is lost.",
+            parse=values.size,
+            value="SIZE",
+            unit="By",
+            show=values.show_size,
+        ),
+    ] = 64 << 20
+    cluster_events: Annotated[
+        int,
+        Setting(
+            help="How many events a second are read of one cluster in the long run; ten seconds' worth may come at "
+            "once. Beyond it the cluster is read more slowly, and nothing is lost.",
+            parse=values.count,
+            value="NUMBER",
+        ),
+    ] = 5_000
     system_namespace: Annotated[
         str,
         Setting(

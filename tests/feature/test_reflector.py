@@ -18,8 +18,11 @@ from tests.kit.kube_api import Cut, Hang, KubeApi, KubeCluster, Lines, Refuse, T
 from tests.kit.kube_session import MemorySession
 from tests.kit.manifests import Manifest, gateway, pod
 from watchers.facts import Fact, ObjectKey, Pod, SourceFault
+from watchers.kubernetes.budget import Limits
+from watchers.kubernetes.flow import Flow, Rounds
 from watchers.kubernetes.kubeconfig import ApiServer
 from watchers.kubernetes.listwatch import Pace
+from watchers.kubernetes.quota import Holdings
 from watchers.kubernetes.reflector import Reflector, Resource, resources
 from watchers.kubernetes.session import Requests, Session
 from watchers.metrics import WatchMetrics
@@ -77,6 +80,8 @@ async def reading(
         system_namespace="istio-system",
         report=lambda state, reason: read.reports.append((state, reason)),
         metrics=read.metrics,
+        flow=Flow("west", Limits(), Rounds(), read.metrics, asyncio.get_running_loop().time),
+        holdings=Holdings(Limits().objects),
         chance=lambda: chance,
         pace=pace,
         now=asyncio.get_running_loop().time,

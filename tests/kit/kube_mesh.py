@@ -17,6 +17,7 @@ from tests.kit.kubeconfigs import kubeconfig, remote_secret
 from tests.kit.manifests import CREATED
 from watchers.clusters import REGISTRATIONS, Clusters, Credential, SecretClaims
 from watchers.facts import Cluster, Fact, ObjectKey, SourceFault
+from watchers.kubernetes.budget import Limits
 from watchers.kubernetes.connection import OpenSession, Reader
 from watchers.kubernetes.kubeconfig import Allowances, ApiServer
 from watchers.kubernetes.listwatch import USUAL, Pace
@@ -35,7 +36,14 @@ class KubeMesh:
     real ones.
     """
 
-    def __init__(self, home: KubeCluster, *others: KubeCluster, pace: Pace = USUAL, sockets: bool = False) -> None:
+    def __init__(
+        self,
+        home: KubeCluster,
+        *others: KubeCluster,
+        pace: Pace = USUAL,
+        sockets: bool = False,
+        limits: Limits | None = None,
+    ) -> None:
         self.home = home
         self.table: Table[ObjectKey, Fact] = Table("facts")
         self.metrics = WatchMetrics()
@@ -58,6 +66,7 @@ class KubeMesh:
             wall=loop.time,
             pace=pace,
             open_session=self._open,
+            limits=limits,
         )
         self.clusters = Clusters(
             self.table,

@@ -17,10 +17,13 @@ from watchers.cluster import ClusterWatch, Turns
 from watchers.clusters import Credential
 from watchers.facts.kinds import KINDS
 from watchers.generation import Health, Report, Unidentified, Unusable
+from watchers.kubernetes.budget import Limits
 from watchers.kubernetes.events import refusal
+from watchers.kubernetes.flow import Flow, Rounds
 from watchers.kubernetes.heartbeat import Heartbeat
 from watchers.kubernetes.kubeconfig import ApiServer, InvalidKubeconfig
 from watchers.kubernetes.listwatch import USUAL, Pace
+from watchers.kubernetes.quota import Holdings
 from watchers.kubernetes.reflector import Reflector, Resource, resources
 from watchers.kubernetes.session import Broken, Requests, Session
 from watchers.metrics import WatchMetrics
@@ -101,6 +104,7 @@ class ApiConnection:
         *,
         system_namespace: str,
         metrics: WatchMetrics,
+        flow: Flow,
         selection: Selection | None = None,
         chance: Callable[[], float],
         clock: Callable[[], float] = time.monotonic,
@@ -115,6 +119,8 @@ class ApiConnection:
         self._cluster = cluster
         self._system_namespace = system_namespace
         self._metrics = metrics
+        self._flow = flow
+        self._holdings = Holdings(flow.limits.objects)
         self._selection = selection
         self._chance = chance
         self._clock = clock
@@ -155,6 +161,8 @@ class ApiConnection:
             system_namespace=self._system_namespace,
             report=report,
             metrics=self._metrics,
+            flow=self._flow,
+            holdings=self._holdings,
             selection=self._selection,
             chance=self._chance,
             pace=self._pace,
@@ -198,8 +206,9 @@ class Reader:
     """Makes the watches of a process: what of home, what of a remote, and where it goes.
 
     A remote is waited for so many seconds (``patience``) from when it is made; ``turns`` is how many of them read
-    everything at a time; ``selections`` tell which namespaces are read (None: all). ``chance`` gives numbers from 0 to
-    1; ``clock`` and ``wall`` are the time in seconds, one that only grows and Unix time.
+    everything at a time; ``selections`` tell which namespaces are read (None: all), ``limits`` what one
+    cluster may have. ``chance`` gives numbers from 0 to 1; ``clock`` and ``wall`` are the time in seconds, one that
+    only grows and Unix time.
     """
 
     def __init__(
@@ -216,6 +225,7 @@ class Reader:
         pace: Pace = USUAL,
         open_session: Callable[[ApiServer], OpenSession] = Session,
         turns: int = 4,
+        limits: Limits | None = None,
     ) -> None:
         self._facts = facts
         self._system_namespace = system_namespace
@@ -228,6 +238,8 @@ class Reader:
         self._pace = pace
         self._open_session = open_session
         self._turns = Turns(turns)
+        self._limits = limits or Limits()
+        self._rounds = Rounds()
 
     def home(
         self, cluster: str, secrets: Sink, identified: Callable[[Credential, str], None]
@@ -254,12 +266,15 @@ class Reader:
     ) -> ClusterWatch[Credential, ReadResource]:
         selection = self._selections.of(cluster) if self._selections is not None else None
 
+        flow = Flow(cluster, self._limits, self._rounds, self._metrics, self._clock)
+
         def connect(credential: Credential) -> ApiConnection:
             return ApiConnection(
                 credential.server,
                 cluster,
                 system_namespace=self._system_namespace,
                 metrics=self._metrics,
+                flow=flow,
                 selection=selection,
                 chance=self._chance,
                 clock=self._clock,

@@ -8,7 +8,7 @@ the metadata of an object before all that can be long. Pure.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 BEGINNING = 64 << 10
@@ -63,6 +63,20 @@ class Lines:
             if self._held > self._most_bytes * _ENDLESS:
                 raise ValueError(f"a line does not end after {self._most_bytes * _ENDLESS} bytes")
             self._rest = [b"".join(self._rest)[: self._kept]]
+
+
+def batches(lines: list[bytes], most_bytes: int) -> Iterator[list[bytes]]:
+    """The lines, so many bytes of them at a time, or one that is longer."""
+    batch: list[bytes] = []
+    size = 0
+    for line in lines:
+        if batch and size + len(line) > most_bytes:
+            yield batch
+            batch, size = [], 0
+        batch.append(line)
+        size += len(line)
+    if batch:
+        yield batch
 
 
 def told_of(line: Overlong) -> tuple[str, Mapping[str, Any]]:

@@ -33,7 +33,8 @@ State = Literal["connecting", "syncing", "synced", "stale", "denied", "absent"]
 read; refused to this credential; not served by this cluster, which is to hold none of it."""
 
 Reason = Literal[
-    "eof", "timeout", "gone", "auth", "throttled", "server", "connect", "decode", "absent", "refused", "selection"
+    "eof", "timeout", "gone", "auth", "throttled", "server", "connect", "decode", "absent", "refused", "selection",
+    "room",
 ]
 """Why a list or a watch has to begin again."""
 
@@ -189,6 +190,16 @@ class ListWatch:
     def watching(self) -> bool:
         """Whether a watch is what is being asked for, or read."""
         return self._phase == "watch"
+
+    @property
+    def gathered(self) -> int:
+        """Objects of the list that is being read, so far."""
+        return len(self._pending)
+
+    def again(self, now: float) -> list[Action]:
+        """Everything is to be read anew: there is room for what was not taken."""
+        self._again = True
+        return [self._wait(0.0, "room", now)]
 
     def begin(self, now: float) -> list[Action]:
         """The first request."""

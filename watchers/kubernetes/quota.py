@@ -8,9 +8,11 @@ from its limit nothing is counted object by object: what changes is taken to be 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from watchers.facts import Fact, ObjectKey
-from watchers.facts.kinds import Keyed
+
+Change = TypeVar("Change", bound=Fact | None)
 
 MOST_WITHHELD = 10_000
 """So many objects of a kind that are withheld are known by name."""
@@ -107,7 +109,7 @@ class Quota:
             room -= change
         return admitted
 
-    def gather(self, facts: Iterable[Keyed], gathered: int) -> list[Keyed]:
+    def gather(self, facts: Iterable[tuple[ObjectKey, Change]], gathered: int) -> list[tuple[ObjectKey, Change]]:
         """Those of a list's objects that are to be kept until it is complete; ``gathered`` of it are kept already.
 
         Beyond the limit only what is held already is, so a list takes no more memory than twice the limit.
@@ -118,7 +120,7 @@ class Quota:
             return kept
         admitted = kept[:room]
         for keyed in kept[room:]:
-            if self._holds(keyed[0]):
+            if keyed[1] is None or self._holds(keyed[0]):
                 admitted.append(keyed)
             else:
                 self._withhold(keyed[0])

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from watchers.facts import Fact, ObjectKey, SourceFault, mesh_config, secrets
-from watchers.facts.invalid import InvalidObject, field
+from watchers.facts import Fact, ObjectKey, mesh_config, secrets
+from watchers.facts.invalid import InvalidObject
 from watchers.facts.kinds import KINDS, Kind
+from watchers.kubernetes.budget import SHARE
 from watchers.kubernetes.events import EventReader, refusal
-from watchers.kubernetes.lines import Lines
+from watchers.kubernetes.flow import Flow
+from watchers.kubernetes.kept import Kept, Store
+from watchers.kubernetes.lines import Lines, batches
 from watchers.kubernetes.listwatch import (
     USUAL,
     Action,
@@ -36,37 +38,23 @@ from watchers.kubernetes.listwatch import (
     Wait,
     Watch,
 )
+from watchers.kubernetes.quota import Holdings
 from watchers.kubernetes.session import Broken, Requests, Response
 from watchers.metrics import WatchMetrics
 from watchers.selection import Selection
-from watchers.sink import Cause, Facts
+from watchers.sink import Cause
 
-MOST_FAULTS = 100
-"""So many objects of a kind that cannot be used are named; the others are counted."""
-
-_LONGEST_LINE = 16 << 20
 _LONGEST_BODY = 512 << 20
 _LONGEST_REFUSAL = 64 << 10
 _DECODED_INLINE = 4 << 20
 _DISCOVERY_SECONDS = 30.0
 _DROPPED_AT_ONCE = 1000
+_ASKED_AGAIN_SECONDS = 30.0
 
 _OF_SYSTEM_NAMESPACE = frozenset({"Gateway"})
 """Kinds that are read of the system namespace in any case: what leads into a network may be there."""
 
 Request = List | Watch | Discover | Wait
-
-
-class Store(Facts, Protocol):
-    """A table of facts that also tells what it holds: the last good fact of an object that is invalid now."""
-
-    def get(self, key: ObjectKey) -> Fact | None:
-        """The fact of a key, None if it has none."""
-        ...
-
-    def scan(self, prefix: tuple[str, ...]) -> Iterator[tuple[ObjectKey, Fact]]:
-        """What stands under a prefix."""
-        ...
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -120,6 +108,7 @@ def _resource(kind: Kind, system_namespace: str) -> Resource:
 class Reflector:
     """One resource of one cluster. ``report`` is called with every change of state and its reason.
 
+    ``flow`` has it wait where its cluster says too much, ``holdings`` is what is held of the cluster altogether.
     ``selection`` are the namespaces that are read (None: all), for which it is waited a little, and which may change.
     ``chance`` gives numbers from 0 to 1, for jitter; ``now`` and ``wall`` are the time in seconds, one that only grows
     and Unix time.
@@ -135,6 +124,8 @@ class Reflector:
         system_namespace: str,
         report: Callable[[State, str], None],
         metrics: WatchMetrics,
+        flow: Flow,
+        holdings: Holdings,
         selection: Selection | None = None,
         chance: Callable[[], float],
         pace: Pace = USUAL,
@@ -148,7 +139,6 @@ class Reflector:
         self._asking: asyncio.Timeout | None = None
         self._cluster = cluster
         self._requests = requests
-        self._store = store
         self._system_namespace = system_namespace
         self._tell = report
         self._metrics = metrics
@@ -157,8 +147,20 @@ class Reflector:
         self._source = f"cluster {cluster}"
         self._labels = (cluster, resource.kind.name)
         self._machine = ListWatch(resource.paths, chance=chance, pace=pace)
-        self._reader = EventReader(self._kind, cluster, system_namespace)
-        self._faults: dict[ObjectKey, SourceFault] = {}
+        self._flow = flow
+        self._most_bytes = flow.limits.object_bytes
+        self._reader = EventReader(self._kind, cluster, system_namespace, most_bytes=self._most_bytes)
+        self._kept = Kept(
+            resource.prefix(cluster),
+            store,
+            holdings,
+            kind=self._kind,
+            namespace=resource.namespace,
+            metrics=metrics,
+            labels=self._labels,
+        )
+        self._withheld = ""
+        self._asked_again = 0.0
         self._received = 0.0
 
     async def run(self) -> None:
@@ -214,16 +216,14 @@ class Reflector:
     async def _drop_unselected(self) -> None:
         """What is held of namespaces that are not selected any more goes, some of it at a time."""
         self._narrowed = False
-        prefix, counts = self._resource.prefix(self._cluster), self._kind.counts
-        held = [key for key, _ in self._store.scan(prefix) if not counts(key[2])]
+        counts, held = self._kind.counts, self._kept.unselected()
         cause = Cause(int(self._wall() * 1e9), self._source, len(held))
         for first in range(0, len(held), _DROPPED_AT_ONCE):
             # Meanwhile they may have been selected again.
             gone = [key for key in held[first : first + _DROPPED_AT_ONCE] if not counts(key[2])]
-            self._store.apply([(key, None) for key in gone], cause)
+            self._kept.drop(gone, cause)
             await asyncio.sleep(0)
-        kept = {key: fault for key, fault in self._faults.items() if counts(key[2])}
-        self._store.apply(list(self._changed_faults(kept, {})), cause)
+        self._kept.drop_faults(cause)
 
     def _carry_out(self, actions: Iterable[Action]) -> Request | None:
         """Does what can be done at once; returns the request, if there is one to make."""
@@ -233,8 +233,8 @@ class Reflector:
                     self._apply(changes, invalid, objects)
                 case Replace(items, invalid):
                     self._replace(items, invalid)
-                case Report(state, reason):
-                    self._tell(state, reason)
+                case Report():
+                    self._report(action)
                 case _:
                     return action
         return None
@@ -267,15 +267,20 @@ class Reflector:
                 return await self._refused(response)
             body = await _body(response, _LONGEST_BODY)
         self._received = self._wall()
+        if not request.continue_token and not self._machine.told_until:
+            # The list of a namespace that has just been selected says nothing of what is withheld elsewhere.
+            self._kept.quota.begin()
         decode, cluster, system_namespace = self._kind.decode_page, self._cluster, self._system_namespace
         try:
             if len(body) <= _DECODED_INLINE:
-                page = decode(body, cluster, system_namespace, _LONGEST_LINE)
+                page = decode(body, cluster, system_namespace, self._most_bytes)
             else:
-                page = await asyncio.to_thread(decode, body, cluster, system_namespace, _LONGEST_LINE)
+                page = await asyncio.to_thread(decode, body, cluster, system_namespace, self._most_bytes)
         except InvalidObject as error:
             return self._machine.failed(Failure("decode", str(error)), self._now())
-        return self._machine.page(page, self._now())
+        await self._flow.passed(len(body), len(page.facts))
+        facts = self._kept.quota.gather(page.facts, self._machine.gathered)
+        return self._machine.page(msgspec.structs.replace(page, facts=facts), self._now())
 
     async def _watch(self, request: Watch) -> list[Action]:
         query = self._selectors()
@@ -284,11 +289,13 @@ class Reflector:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         if request.resource_version:
             query["resourceVersion"] = request.resource_version
-        machine, lines = self._machine, Lines(_LONGEST_LINE)
+        machine, lines = self._machine, Lines(self._most_bytes)
         async with self._requests.get(request.path, query, silence=request.silence) as response:
             if response.status != 200:
                 return await self._refused(response)
             self._carry_out(machine.opened(self._now()))
+            if request.initial_events:
+                self._kept.quota.begin()
             async for chunk in response.chunks():
                 self._received = self._wall()
                 try:
@@ -296,14 +303,27 @@ class Reflector:
                 except ValueError as error:
                     return machine.failed(Failure("decode", str(error)), self._now())
                 if not complete:
-                    continue
-                events = self._reader.read(complete, machine.told_until)
-                self._metrics.events.add(*self._labels, amount=events.objects)
-                self._metrics.heard.set(*self._labels, value=self._received)
-                following = self._carry_out(machine.events(events, self._now()))
-                if following is not None:
-                    return [following]
+                    await self._flow.passed(len(chunk), 0)
+                for batch in batches(complete, SHARE):
+                    following = self._hear(batch)
+                    await self._flow.passed(sum(map(len, batch)), len(batch))
+                    if following is not None:
+                        return [following]
         return machine.ended(self._now())
+
+    def _hear(self, lines: list[bytes]) -> Request | None:
+        """Takes lines of the watch; returns what is to be asked for instead of more of them."""
+        machine, quota = self._machine, self._kept.quota
+        events = self._reader.read(lines, machine.told_until)
+        if not machine.told_until:
+            events.changes = dict(quota.gather(events.changes.items(), machine.gathered))
+        self._metrics.events.add(*self._labels, amount=events.objects)
+        self._metrics.heard.set(*self._labels, value=self._received)
+        following = self._carry_out(machine.events(events, self._now()))
+        if following is None and quota.has_room and self._now() - self._asked_again > _ASKED_AGAIN_SECONDS:
+            self._asked_again = self._now()
+            following = self._carry_out(machine.again(self._now()))
+        return following
 
     async def _discover(self) -> list[Action]:
         async with self._requests.get("/apis", {}, silence=_DISCOVERY_SECONDS) as response:
@@ -326,54 +346,25 @@ class Reflector:
         selectors = {"fieldSelector": fields, "labelSelector": labels}
         return {name: value for name, value in selectors.items() if value}
 
+    def _replace(self, items: dict[ObjectKey, Fact], invalid: Mapping[ObjectKey, InvalidObject]) -> None:
+        self._kept.replace(items, invalid, int(self._received * 1e9), self._source)
+        self._tell_withheld()
+
     def _apply(
         self, changes: Mapping[ObjectKey, Fact | None], invalid: Mapping[ObjectKey, InvalidObject], objects: int
     ) -> None:
-        if self._resource.namespace or self._kind.namespaces is not None:
-            changes = {key: fact for key, fact in changes.items() if self._asked_for(key)}
-        cause = Cause(int(self._received * 1e9), self._source, objects)
-        if not invalid and not self._faults:
-            self._store.apply(changes.items(), cause)
-            return
-        faults = {key: fault for key, fault in self._faults.items() if key not in changes}
-        self._store.apply([*changes.items(), *self._changed_faults(faults, invalid)], cause)
+        self._kept.apply(changes, invalid, Cause(int(self._received * 1e9), self._source, objects))
+        self._tell_withheld()
 
-    def _replace(self, items: dict[ObjectKey, Fact], invalid: Mapping[ObjectKey, InvalidObject]) -> None:
-        for key in invalid:
-            last_good = self._store.get(key) if key[0] else None
-            if last_good is not None:
-                items.setdefault(key, last_good)
-        if self._resource.namespace or self._kind.namespaces is not None:
-            items = {key: fact for key, fact in items.items() if self._asked_for(key)}
-        self._metrics.lists.add(*self._labels)
-        cause = Cause(int(self._received * 1e9), self._source, len(items))
-        self._store.replace(self._resource.prefix(self._cluster), items.items(), cause)
-        faults = list(self._changed_faults({}, invalid))
-        if faults:
-            self._store.apply(faults, cause)
+    def _tell_withheld(self) -> None:
+        """Objects that are withheld are no fault of the watch, but people have to know."""
+        reason = self._kept.quota.reason
+        if reason != self._withheld:
+            self._withheld = reason
+            self._report(self._machine.report)
 
-    def _asked_for(self, key: ObjectKey) -> bool:
-        """Whether an object is of a namespace that was asked for. A server that sends others is none to believe."""
-        return key[2] == self._resource.namespace if self._resource.namespace else self._kind.counts(key[2])
-
-    def _changed_faults(
-        self, kept: dict[ObjectKey, SourceFault], invalid: Mapping[ObjectKey, InvalidObject]
-    ) -> Iterable[tuple[ObjectKey, SourceFault | None]]:
-        """The faults become those kept and those of the invalid objects; yields what that changes in the store."""
-        before, self._faults = self._faults, kept
-        for key, error in invalid.items():
-            if key in kept or len(kept) < MOST_FAULTS:
-                cause = f"{field(error.path)} {error.cause}".lstrip()
-                kept[key] = SourceFault(error.subject, error.line, cause, error.cure)
-        self._metrics.invalid.set(*self._labels, value=len(kept))
-        for key in before.keys() - kept.keys():
-            yield self._fault_key(before[key]), None
-        for key, fault in kept.items():
-            if before.get(key) != fault:
-                yield self._fault_key(fault), fault
-
-    def _fault_key(self, fault: SourceFault) -> ObjectKey:
-        return (self._cluster, "SourceFault", "", fault.file)
+    def _report(self, report: Report) -> None:
+        self._tell(report.state, report.reason or self._withheld)
 
 
 class _GroupVersion(msgspec.Struct):

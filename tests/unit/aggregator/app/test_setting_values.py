@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.app import setting_values as values
-from aggregator.app.setting_values import Address, ClusterSource, ServiceAccount, ValueProblem
+from aggregator.app.setting_values import Address, ClusterSource, ObjectName, ServiceAccount, ValueProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,6 +137,14 @@ def test_a_good_name_is_taken_as_it_is(parse: Callable[[str], str], good: str) -
         (values.service_account, "ztunnel"),
         (values.service_account, "istio-system/"),
         (values.service_account, "a/b/c"),
+        (values.object_name, "gateway"),
+        (values.object_name, "istio-system/Gateway"),
+        (values.published_address, "*.example.com"),
+        (values.published_address, "192.0.2.1:80"),
+        (values.rate, "0"),
+        (values.rate, "-1"),
+        (values.rate, "fast"),
+        (values.rate, "1e9"),
         (values.one_of("text", "json"), "xml"),
     ],
 )
@@ -150,5 +158,43 @@ def test_names_in_certificates_are_lower_case() -> None:
     assert values.certificate_name("Istiod.SVC") == "istiod.svc"
 
 
+def test_an_object_is_namespace_and_name() -> None:
+    assert values.object_name("istio-system/gateway.v2") == ObjectName("istio-system", "gateway.v2")
+
+
+def test_a_published_address_is_an_ip_address_or_a_name() -> None:
+    given = ("LB.example.com", "192.0.2.1", "2001:DB8::1")
+    assert [values.published_address(one) for one in given] == ["lb.example.com", "192.0.2.1", "2001:db8::1"]
+
+
+def test_a_rate_is_read_back_from_its_text() -> None:
+    assert [values.show_rate(values.rate(text)) for text in ("20", "0.5", "100000")] == ["20", "0.5", "100000"]
+
+
 def test_a_service_account_is_namespace_and_name() -> None:
     assert values.service_account("istio-system/ztunnel") == ServiceAccount("istio-system", "ztunnel")
+
+
+@given(st.integers(1, 1 << 40))
+def test_every_size_is_read_back_as_it_was_shown(size: int) -> None:
+    shown = values.show_size(size)
+    assert len(shown) <= len(str(size)) + 2
+    if len(shown.rstrip("KMGi")) < 10:
+        assert values.size(shown) == size
+
+
+def test_sizes_are_written_as_kubernetes_writes_them() -> None:
+    assert [values.show_size(size) for size in (1000, 1 << 10, 16 << 20, 3 << 30)] == ["1000", "1Ki", "16Mi", "3Gi"]
+    assert values.size("1500") == 1500
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5Mi", "16M", "16 Mi", "16mi", "Mi", "1" * 20])
+def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ValueProblem, match="16Mi"):
+        values.size(text)
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1e3", "01", "1_000", "٣", "1" * 20])
+def test_what_is_no_count_is_refused(text: str) -> None:
+    with pytest.raises(ValueProblem, match="digits only"):
+        values.count(text)
