@@ -1,8 +1,8 @@
 """Notices that something below a directory may have changed, or the way to it has.
 
-Used by sources that read files. Watches directories one by one (watchfiles, without polling), those above the directory
-among them, so one that is removed, renamed, made anew or reached by another link is noticed like any
-change. What changed is not told: whoever reads files must look at all of them anyhow. Reads no file.
+Used by sources that read files. Watches directories one by one (`watchers.notices`), those above the directory among
+them, so one that is removed, renamed, made anew or reached by another link is noticed like any change. What changed is
+not told: whoever reads files must look at all of them anyhow. Reads no file.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 
-import anyio.to_thread
 import msgspec
-import watchfiles
+
+from watchers.notices import notices
 
 QUIET = 50
 """Milliseconds without a change after which a burst of changes is over: writers that write in place need some."""
@@ -41,7 +41,7 @@ class Places(msgspec.Struct, frozen=True):
     contents: frozenset[str]
     way: frozenset[str]
 
-    def concerns(self, change: watchfiles.Change, path: str) -> bool:
+    def concerns(self, path: str) -> bool:
         """Whether a change there may change the content; drafts of editors never do."""
         if path in self.way:
             return True
@@ -94,57 +94,58 @@ def _identified(directories: Iterable[Path]) -> Iterator[tuple[str, int, int]]:
 
 
 class Watch:
-    """Notices changes from the moment it is entered, those that come while nobody waits included."""
+    """Notices changes from the moment it is entered, those that come while nobody waits included.
 
-    _next: asyncio.Task[int]
+    Entering it raises SourceError if it cannot be watched.
+    """
 
     def __init__(self, path: Path, places: Places) -> None:
         self._path = path
-        self._changes = watchfiles.awatch(
-            *sorted(place for place, _, _ in places.watched),
-            watch_filter=places.concerns,
-            debounce=LONGEST_BURST,
-            step=QUIET,
-            recursive=False,
-            ignore_permission_denied=False,
-        )
+        self._places = places
+        self._changed = asyncio.Event()
+        self._noticed = 0
+        self._burst_ends = 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Watch:
-        # Each watch keeps a thread of this pool for itself, so the pool grows by it.
-        anyio.to_thread.current_default_thread_limiter().total_tokens += 1
-        self._begin()
-        # The task's first step, up to where it waits, puts the watches in place.
-        await asyncio.sleep(0)
+        try:
+            watched = sorted({place for place, _, _ in self._places.watched})
+            notices().follow(watched, self._places.contents, self._hear)
+        except FileNotFoundError:
+            self._notice()  # A place has gone since it was listed: a change, after which other places are watched.
+        except OSError as error:
+            raise SourceError(
+                f"{self._path} cannot be watched for changes: {error.strerror}; raise the limits "
+                "fs.inotify.max_user_instances and fs.inotify.max_user_watches"
+            ) from None
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._next.cancel()
-        await asyncio.wait([self._next])
-        if not self._next.cancelled():
-            self._next.exception()  # Nobody waits for it any more; a failing watch fails again when it is begun anew.
-        await self._changes.aclose()
-        anyio.to_thread.current_default_thread_limiter().total_tokens -= 1
+        notices().leave(self._hear)
+        if self._timer is not None:
+            self._timer.cancel()
 
     async def change(self) -> int:
-        """Waits for a change; returns when it was noticed (nanoseconds of Unix time). Raises SourceError."""
-        noticed = await self._next
-        self._begin()
-        return noticed
+        """Waits for a change; returns when it was noticed (nanoseconds of Unix time)."""
+        await self._changed.wait()
+        self._changed.clear()
+        return self._noticed
 
-    def _begin(self) -> None:
-        self._next = asyncio.create_task(self._notice(), name=f"watch {self._path}")
+    def _hear(self, path: str | None) -> None:
+        """Something has changed: it counts once nothing more does for a while, or too much has."""
+        if path is not None and not self._places.concerns(path):
+            return
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if self._timer is None:
+            self._burst_ends = now + LONGEST_BURST / 1000
+        else:
+            self._timer.cancel()
+        self._timer = loop.call_at(min(now + QUIET / 1000, self._burst_ends), self._notice)
 
-    async def _notice(self) -> int:
-        try:
-            await anext(self._changes)
-        except FileNotFoundError:
-            pass  # A place has gone since it was listed: a change, after which other places are watched.
-        except (OSError, RuntimeError, ValueError, StopAsyncIteration) as error:
-            # Mostly one of the limits; asking a watch again that has ended is the rest.
-            raise SourceError(
-                f"{self._path} cannot be watched for changes: {error}; raise the limits "
-                "fs.inotify.max_user_instances and fs.inotify.max_user_watches"
-            ) from None
-        return time.time_ns()
+    def _notice(self) -> None:
+        self._timer = None
+        self._noticed = time.time_ns()
+        self._changed.set()

@@ -40,7 +40,7 @@ _SECRET = re.compile(
 )
 _PLAIN = re.compile(r"[\w./:@+%*-]+")
 # They say on each start and stop what the process says itself.
-_QUIET = ("uvicorn", "watchfiles", "asyncio")
+_QUIET = ("uvicorn", "asyncio")
 
 
 def configure(form: str, level: str, stream: TextIO | None = None) -> None:

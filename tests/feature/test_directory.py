@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
-import anyio.to_thread
 import pytest
 
 from tests.kit import manifests
@@ -237,18 +237,11 @@ async def test_a_missing_directory_is_an_error_at_once(tmp_path: Path) -> None:
 async def test_what_cannot_be_watched_is_an_error_with_its_cure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Full:
-        def __init__(self, *paths: str, **options: object) -> None:
-            pass
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-        async def __anext__(self) -> None:
-            raise OSError("no space left on device")
-
-        async def aclose(self) -> None:
-            pass
-
-    monkeypatch.setattr("watchfiles.awatch", Full)
-    with pytest.raises(SourceError, match=r"no space left on device; raise the limits fs\.inotify"):
+    monkeypatch.setattr("asyncinotify.Inotify.add_watch", full)
+    with pytest.raises(SourceError, match=r"No space left on device; raise the limits fs\.inotify"):
         async with asyncio.timeout(DEADLINE):
             await watch_directory("west", tmp_path, Sink(), home=True, system_namespace="istio-system", deadline=0)
 
@@ -274,16 +267,12 @@ async def test_a_large_load_does_not_hold_up_the_loop(tmp_path: Path) -> None:
 
 
 async def test_nothing_is_left_behind_when_it_is_cancelled(tmp_path: Path) -> None:
-    limiter = anyio.to_thread.current_default_thread_limiter()
-    tokens = limiter.total_tokens
     before = open_files()
     for _ in range(5):
         async with watching(tmp_path):
-            assert limiter.total_tokens == tokens + 1
-    assert limiter.total_tokens == tokens
+            pass
     assert len(asyncio.all_tasks()) == 1
-    # The threads notice within a step that nobody waits for them any more.
-    await eventually(lambda: open_files() <= before + 1)
+    await eventually(lambda: open_files() <= before)
 
 
 def open_files() -> int:
@@ -300,4 +289,4 @@ async def test_fifty_directories_are_watched_at_once(tmp_path: Path) -> None:
         await sinks[49].until(lambda found: found.addresses == {"a": "10.0.0.2"})
         # The pool of threads is not used up by the watches.
         async with asyncio.timeout(DEADLINE):
-            assert await anyio.to_thread.run_sync(lambda: 5) == 5
+            assert await asyncio.to_thread(lambda: 5) == 5

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from watchfiles import Change
 
 from watchers.watching import Places, places_of
 
@@ -36,7 +35,7 @@ def test_every_link_on_the_way_is_watched(tmp_path: Path) -> None:
     root = tmp_path / "links/current/clusters/west"
     places = places_of(root, frozenset([str(root.resolve())]))
     assert {str(tmp_path / "links"), str(tmp_path / "v1/clusters"), str(root.resolve())} <= watched(places)
-    assert places.concerns(Change.added, str(tmp_path / "links/current"))
+    assert places.concerns(str(tmp_path / "links/current"))
 
 
 def test_links_in_circles_come_to_an_end(tmp_path: Path) -> None:
@@ -73,4 +72,4 @@ def test_changes_that_concern_a_directory(tmp_path: Path, path: str, concerns: b
     root = tmp_path / "west"
     root.mkdir()
     places = places_of(root, frozenset([str(root)]))
-    assert places.concerns(Change.modified, str(tmp_path / path)) is concerns
+    assert places.concerns(str(tmp_path / path)) is concerns

@@ -1,0 +1,105 @@
+"""Rules of `watchers.notices` and of who waits for them: one instance, woken by the kernel alone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from pathlib import Path
+
+from tests.kit.eventually import eventually
+from watchers.notices import Notices, notices
+from watchers.watching import Watch, places_of
+
+
+def instances() -> int:
+    """How many inotify instances the process has open."""
+    found = 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        try:
+            found += "inotify" in os.readlink(descriptor)  # noqa: PTH115 - no path
+        except OSError:
+            continue
+    return found
+
+
+def switches() -> int:
+    """How often a thread of the process has gone to sleep of its own accord, and was woken."""
+    total = 0
+    for status in Path("/proc/self/task").glob("*/status"):
+        (line,) = (line for line in status.read_text().splitlines() if line.startswith("voluntary_ctxt_switches"))
+        total += int(line.split()[1])
+    return total
+
+
+async def test_whoever_follows_a_directory_is_told_of_its_entries_under_the_name_they_gave(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    real, link, told = str(tmp_path / "real"), str(tmp_path / "link"), Counter[str | None]()
+    one, other = (lambda path: told.update([path])), (lambda path: told.update([f"other {path}"]))
+    everything = Notices()
+    everything.follow([real], frozenset([real]), one)
+    everything.follow([link], frozenset(), other)
+    (tmp_path / "real/a").touch()
+    await eventually(lambda: {f"{real}/a", f"other {link}/a"} <= told.keys())
+    everything.leave(other)
+    told.clear()
+    (tmp_path / "real/b").touch()
+    await eventually(lambda: f"{real}/b" in told)
+    assert not any(str(path).startswith("other") for path in told)
+    everything.leave(one)
+
+
+async def test_all_share_one_instance_which_goes_with_the_last(tmp_path: Path) -> None:
+    before = instances()
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+    places = {name: places_of(tmp_path / name, frozenset([str(tmp_path / name)])) for name in ("a", "b", "c")}
+    async with (
+        Watch(tmp_path / "a", places["a"]) as a,
+        Watch(tmp_path / "b", places["b"]) as b,
+        Watch(tmp_path / "c", places["c"]),
+    ):
+        assert instances() == before + 1
+        (tmp_path / "a/x").touch()
+        await asyncio.wait_for(a.change(), 5)
+        waiting = asyncio.create_task(b.change())
+        (tmp_path / "b/x").touch()
+        await asyncio.wait_for(waiting, 5)
+    assert instances() == before
+
+
+async def test_a_directory_that_has_gone_is_a_change(tmp_path: Path) -> None:
+    places = places_of(tmp_path / "a", frozenset([str(tmp_path / "a")]))
+    (tmp_path / "a").mkdir()
+    places = places_of(tmp_path / "a", frozenset([str(tmp_path / "a")]))
+    async with Watch(tmp_path / "a", places) as watch:
+        (tmp_path / "a").rmdir()
+        await asyncio.wait_for(watch.change(), 5)
+    async with Watch(tmp_path / "a", places) as watch:
+        await asyncio.wait_for(watch.change(), 5)
+
+
+async def test_too_much_to_tell_is_a_change_for_everybody(tmp_path: Path) -> None:
+    places = places_of(tmp_path, frozenset([str(tmp_path)]))
+    async with Watch(tmp_path, places) as watch:
+        watch._hear(None)
+        await asyncio.wait_for(watch.change(), 5)
+
+
+async def test_nothing_is_done_while_nothing_changes(tmp_path: Path) -> None:
+    for name in range(20):
+        (tmp_path / str(name)).mkdir()
+    watches = [
+        Watch(tmp_path / str(name), places_of(tmp_path / str(name), frozenset([str(tmp_path / str(name))])))
+        for name in range(20)
+    ]
+    for watch in watches:
+        await watch.__aenter__()
+    before = switches()
+    await asyncio.sleep(1)
+    # The timer of this test, and what else lives in the process; each watch once woke twenty times a second.
+    assert switches() - before < 20
+    for watch in watches:
+        await watch.__aexit__(None, None, None)
+    assert not notices()._followers
