@@ -1,0 +1,90 @@
+"""Statuses on home's real API server, by the role of home: who owns which field, and that writing comes to rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.kit import manifests as m
+from tests.kit.eventually import eventually_awaited
+from tests.kit.manifests import Manifest
+from tests.kit.plane import Plane
+from tests.kit.three_servers import SYSTEM, ThreeServers
+
+INGRESS = "/apis/networking.k8s.io/v1/namespaces/shop/ingresses/shown"
+GATEWAY = f"/apis/gateway.networking.k8s.io/v1/namespaces/{SYSTEM}/gateways/told"
+CLASS = "/apis/gateway.networking.k8s.io/v1/gatewayclasses/isthmus-told"
+ADDRESS = "192.0.2.9"
+
+
+def ingress(class_name: str = "isthmus") -> Manifest:
+    return m.ingress("shop/shown", "shown.example", "cart", class_name=class_name)
+
+
+async def read(world: ThreeServers, path: str) -> dict[str, Any]:
+    status, document = await world.alpha.ask("GET", path)
+    assert status == 200, document
+    return dict(document)
+
+
+async def shown(world: ThreeServers) -> list[str]:
+    status = (await read(world, INGRESS)).get("status", {})
+    return [one.get("ip", "") for one in status.get("loadBalancer", {}).get("ingress", ())]
+
+
+def conditions(status: dict[str, Any]) -> dict[str, str]:
+    return {one["type"]: one["status"] for one in status.get("conditions", ())}
+
+
+def done(plane: Plane) -> float:
+    assert plane.control.writing is not None
+    found = {metric.name: metric.values for metric in plane.control.writing.metrics()}
+    return found["isthmus.writes"].get(("done",), 0)
+
+
+async def test_an_ingress_shows_an_address_while_it_is_served_and_what_was_written_is_taken_back(
+    world: ThreeServers,
+) -> None:
+    await world.alpha.apply(ingress())
+
+    async def is_shown(*addresses: str) -> bool:
+        return await shown(world) == list(addresses)
+
+    async with world.plane(ingress_address=(ADDRESS,), leader_elect=False) as plane:
+        await eventually_awaited(lambda: is_shown(ADDRESS), 20.0, interval=0.05)
+        managers = (await read(world, INGRESS))["metadata"]["managedFields"]
+        assert [one["operation"] for one in managers if one["manager"] == "isthmus"] == ["Apply"]
+        await world.alpha.apply(ingress("another"))
+        await eventually_awaited(is_shown, 20.0, interval=0.05)
+        assert done(plane) == 2
+        assert len(plane.control.tables.writes) == 0
+    managers = (await read(world, INGRESS))["metadata"]["managedFields"]
+    assert "isthmus" not in {one["manager"] for one in managers}
+
+
+async def test_a_gateway_and_its_class_are_told_their_conditions_once(world: ThreeServers) -> None:
+    await world.alpha.apply(m.gateway_class("isthmus-told", "isthmus.dev/east-west-gateway"))
+    mesh = m.listener()
+    mesh["tls"] = {"mode": "Terminate", "options": {"gateway.istio.io/tls-terminate-mode": "ISTIO_MUTUAL"}}
+    await world.alpha.apply(m.gateway(f"{SYSTEM}/told", "isthmus-told", mesh, network="net1"))
+
+    async def is_told() -> bool:
+        status = (await read(world, GATEWAY)).get("status", {})
+        accepted = conditions((await read(world, CLASS)).get("status", {})).get("Accepted")
+        return accepted == "True" and conditions(status) == {"Accepted": "True", "Programmed": "False"}
+
+    async with world.plane(leader_elect=False) as plane:
+        await eventually_awaited(is_told, 20.0, interval=0.05)
+        status = (await read(world, GATEWAY))["status"]
+        assert {one["observedGeneration"] for one in status["conditions"]} == {1}
+        (listener,) = status["listeners"]
+        assert conditions(listener)["Accepted"] == "True"
+        # What the server makes of it is what was meant, else it would be written for ever.
+        async def at_rest() -> bool:
+            return len(plane.control.tables.writes) == 0
+
+        await eventually_awaited(at_rest, 20.0, interval=0.05)
+        assert done(plane) == 2
+    async with world.plane(leader_elect=False) as plane:
+        await eventually_awaited(at_rest, 20.0, interval=0.05)
+        assert done(plane) == 0
+    await world.alpha.delete("GatewayClass", "isthmus-told", api_version="gateway.networking.k8s.io/v1")
