@@ -5,11 +5,13 @@ other.
 cluster is a network of its own whose east-west gateway others go by (two-tier). An event is an endpoint that goes with
 its Pod, or comes back: the Pod is deleted or created, its EndpointSlice changed. It counts from the first of the two
 writes, and has arrived with the first response at a ztunnel of home that names the way to that service through that
-cluster's gateway. Both are told of clusters by Secrets of home and are watched from outside.
+cluster's gateway. Both are told of clusters by Secrets of home and are watched from outside. What did not come about within a
+minute is `inf`.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from bisect import bisect_left
@@ -152,6 +154,11 @@ def latencies(at: Sequence[int], events: Sequence[Event], heard: Heard) -> Itera
             yield (times[place] - moment) / 1e6 if place < len(times) else None
 
 
+def seconds(since: int, until: int) -> float:
+    """Between two times in ns; infinite if the second, 0, did not come."""
+    return (until - since) / 1e9 if until else math.inf
+
+
 Figures = dict[str, float]
 
 
@@ -182,12 +189,11 @@ class Measured:
                 for number, (cluster, network) in enumerate(zip(rig.remotes, rig.networks, strict=True), 1):
                     before, at = after, rig.register(cluster)
                     there = fleet.holds([network], size.services)
-                    assert there, f"a cluster's services were not told: {fleet.counts()}"
                     after = self._quiet(plane)
                     if number in (1, size.remotes):
                         which = "first" if number == 1 else "last"
                         self.figures[f"join.{which}.cpu"] = after.cpu - before.cpu
-                        self.figures[f"join.{which}.told"] = (there - at) / 1e9
+                        self.figures[f"join.{which}.told"] = seconds(at, there)
                 self._remote_memory("synced", alone, after)
                 time.sleep(size.rest)
                 self._remote_memory("rest", alone, used(plane.pid))
@@ -242,19 +248,17 @@ class Measured:
             cluster, network = rig.remotes[number % size.remotes], rig.networks[number % size.remotes]
             at = rig.forget(cluster)
             missed = fleet.misses([network])
-            assert missed, f"a cluster that left is still told: {fleet.counts()}"
             cpu = self._quiet(plane).cpu
             joined = rig.register(cluster)
             there = fleet.holds([network], size.services)
-            assert there, f"a cluster that joined again is not told: {fleet.counts()}"
             after = self._quiet(plane)
             time.sleep(size.pause)
             if number == 0:
                 before = self._settled(plane)
                 continue
             spent.append(after.cpu - cpu)
-            told.append((there - joined) / 1e9)
-            gone.append((missed - at) / 1e9)
+            told.append(seconds(joined, there))
+            gone.append(seconds(at, missed))
         self.figures["rejoin.growth"] = (self._settled(plane) - before) / size.joins / 1e6
         self.figures["rejoin.cpu"] = quantile(spent, 0.5)
         self.figures["rejoin.told"] = quantile(told, 0.5)
@@ -276,9 +280,7 @@ class Measured:
             with Fleet(plane.xds, 1, HOME) as fleet:
                 plane.ready()
                 self.figures["start.ready"] = (time.monotonic_ns() - began) / 1e9
-                there = fleet.holds(rig.networks, size.services)
-                assert there, f"not all clusters are told: {fleet.counts()}"
-                self.figures["start.told"] = (there - began) / 1e9
+                self.figures["start.told"] = seconds(began, fleet.holds(rig.networks, size.services))
                 self.figures["start.cpu"] = self._quiet(plane).cpu
             before = self._quiet(plane)
             with Fleet(plane.xds, size.clients, HOME) as fleet:

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 
 import msgspec
 
-from tests.bench.beside import HOME, Event, Rig, latencies
+from tests.bench.beside import HOME, Event, Rig, latencies, seconds
 from tests.bench.fleet import Fleet, Heard, Receipt
 from tests.bench.memory import used
 from tests.bench.peers import ControlPlane, Starter, quiet
@@ -69,11 +69,11 @@ class Scene:
         """Percent of a network's services that the first client holds."""
         return 100 * self.fleet.counts().get(network, 0) / self.size.services
 
-    def told(self, event: Event, seconds: float = 60.0, since: int = 0) -> float:
+    def told(self, event: Event, within: float = 60.0, since: int = 0) -> float:
         """The event happens (unless `since`, in ns: then it has); seconds until the first client is told."""
         at = [since or self.rig.happen([event], [0.0])[0]]
         heard: list[Receipt] = []
-        end = time.monotonic() + seconds
+        end = time.monotonic() + within
         while time.monotonic() < end:
             heard += self.fleet.heard()[0]
             (late,) = latencies(at, [event], [heard])
@@ -82,9 +82,9 @@ class Scene:
             time.sleep(0.005)
         return math.inf
 
-    def flagged(self, cluster: str, seconds: float) -> float:
+    def flagged(self, cluster: str, within: float) -> float:
         """Seconds until operators are told that a cluster cannot be read."""
-        return after(lambda: self.plane.troubled(cluster), seconds)
+        return after(lambda: self.plane.troubled(cluster), within)
 
     def open(self, cluster: str) -> int:
         """Watches of a cluster."""
@@ -106,11 +106,11 @@ def touching(receipt: Receipt, network: str) -> tuple[int, int]:
     return names, removed
 
 
-def after(there: Callable[[], bool], seconds: float) -> float:
+def after(there: Callable[[], bool], within: float) -> float:
     """Seconds until something is so; infinite if it is not in time."""
     began = time.monotonic()
     while not there():
-        if time.monotonic() > began + seconds:
+        if time.monotonic() > began + within:
             return math.inf
         time.sleep(0.02)
     return time.monotonic() - began
@@ -195,7 +195,7 @@ def absent(rig: Rig, start: Starter) -> list[Seen]:
     return [
         Seen("ready_after", ready, "s", 35),
         Seen("operators_are_told_after", flagged, "s", 5),
-        Seen("told_once_it_is_back_after", (there - back) / 1e9 if there else math.inf, "s"),
+        Seen("told_once_it_is_back_after", seconds(back, there), "s"),
         Seen("responses_that_tell_it", responses, "", 1),
         Seen("services_of_the_other_still_served", rebuilt, "%", 100, least=True),
     ]
@@ -228,11 +228,11 @@ def revoked(rig: Rig, start: Starter) -> list[Seen]:
 def rotated(rig: Rig, start: Starter) -> list[Seen]:
     """Row 10: the Secret of a remote cluster gets a new token, again and again; the old one is good no more."""
     cluster, network = FIRST
-    responses = removed = 0
+    responses = removed = missing = 0
     late: list[float] = []
+    tokens = ["token", *(f"token-{number}" for number in range(rig.size.joins + 1))]
     with serving(rig, start) as scene:
         watches, before = scene.open(cluster), 0.0
-        tokens = ["token", *(f"token-{number}" for number in range(rig.size.joins + 1))]
         for number, (old, new) in enumerate(itertools.pairwise(tokens)):
             lists = rig.servers.stats()[cluster]["lists"]
             rig.register(cluster, token=new)
@@ -240,9 +240,10 @@ def rotated(rig: Rig, start: Starter) -> list[Seen]:
             scene.calm()
             told, gone = scene.disturbed(network)
             responses, removed = responses + told, removed + gone
+            missing += scene.kept(network) < 100
             rig.servers.deny(cluster, old, on=True)
             scene.calm()
-            late.append(scene.told(rig.event(1, number)))
+            late.append(scene.told(rig.event(1, number), 15))
             scene.calm()
             scene.fleet.heard()
             if number == 0:
@@ -252,10 +253,13 @@ def rotated(rig: Rig, start: Starter) -> list[Seen]:
         left = scene.open(cluster) - watches
     for old in tokens:
         rig.servers.deny(cluster, old, on=False)
+    told_ones = [one for one in late if not math.isinf(one)]
     return [
         Seen("responses_because_of_rotations", responses, "", 0),
         Seen("names_removed", removed, "", 0),
-        Seen("longest_an_event_took_by_the_new_token", max(late), "s"),
+        Seen("share_of_rotations_after_which_services_were_missing", 100 * missing / len(late), "%", 0),
+        Seen("share_of_events_after_one_not_told_in_15_s", 100 * (len(late) - len(told_ones)) / len(late), "%", 0),
+        Seen("longest_an_event_took_that_was_told", max(told_ones, default=math.inf), "s"),
         Seen("watches_left_over", left, "", 0),
         Seen("memory_for_each_rotation", grown, "MB"),
     ]
@@ -281,7 +285,7 @@ def deleted(rig: Rig, start: Starter) -> list[Seen]:
         left = scene.memory()
         watches = scene.open(FIRST[0]) + scene.open(SECOND[0])
     return [
-        Seen("withdrawn_after", (missed - at) / 1e9 if missed else math.inf, "s"),
+        Seen("withdrawn_after", seconds(at, missed), "s"),
         Seen("responses_that_say_so", responses, "", 1),
         Seen("services_of_the_other_still_served", kept, "%", 100, least=True),
         Seen("watches_left_over", watches, "", 0),

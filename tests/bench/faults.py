@@ -34,13 +34,15 @@ def measure(size: str, rows: Iterable[Row]) -> None:
     """The rows, one after the other, each for both."""
     results = Results("faults", size)
     started = peers(build=size == "full")
-    for row in rows:
-        seen = {name: observed(row, start, SIZES[size]) for name, start in started.items()}
-        theirs = {one.name: one.value for one in seen.get("istiod", [])}
-        for one in seen["isthmus"]:
-            name = f"faults.{row.number}.{one.name}"
-            results.add(name, one.value, one.unit, goal=one.goal, least=one.least, peer=theirs.get(one.name))
-    results.save()
+    try:
+        for row in rows:
+            seen = {name: observed(row, start, SIZES[size]) for name, start in started.items()}
+            theirs = {one.name: one.value for one in seen.get("istiod", [])}
+            for one in seen["isthmus"]:
+                name = f"faults.{row.number}.{one.name}"
+                results.add(name, one.value, one.unit, goal=one.goal, least=one.least, peer=theirs.get(one.name))
+    finally:
+        results.save()
 
 
 def table(size: str) -> list[str]:
