@@ -95,6 +95,7 @@ CATALOGUE: dict[str, Entry] = {
         "error",
         "An address in an east-west gateway's status is neither an IP address nor a DNS name; it is left out.",
         "Correct status.addresses of the Gateway.",
+        "AddressNotUsable",
     ),
     "GatewayAddressTaken": Entry(
         "warning",
@@ -250,6 +251,12 @@ CATALOGUE: dict[str, Entry] = {
         "A host of a ServiceEntry belongs to another object of its namespace (a Kubernetes Service of that name, or the"
         " older ServiceEntry); it is left out here, and comes to this one when the other goes.",
         "Leave the host to one object.",
+    ),
+    "AddressPoolExhausted": Entry(
+        "error",
+        "A host that names no address, or a service that exists in other networks alone, is to be given an address, and"
+        " none was found free: clients cannot ask for it by an address.",
+        "Give the ServiceEntry an address, or the service a Service in this cluster.",
     ),
     "EndpointAddressRepeated": Entry(
         "warning",
@@ -408,6 +415,7 @@ CATALOGUE: dict[str, Entry] = {
     "PortNotServed": Entry("info", "The endpoint does not serve that port of the service.", "Nothing to do."),
     "EndpointNotReady": Entry("info", "The endpoint is not ready.", "See why the pod is not ready."),
     "RejectedNoLonger": Entry("info", "The rejected version is not what is told now.", "Nothing to do."),
+    "NamePending": Entry("info", "A DNS name of the Gateway has not been answered yet.", "Wait some seconds."),
     "StatusCurrent": Entry("info", "The object says already what it is to say.", "Nothing to do."),
     "AddressPending": Entry(
         "info",

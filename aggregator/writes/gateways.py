@@ -14,7 +14,7 @@ import msgspec
 from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, Withheld
 from aggregator.mesh.addresses import pack
 from aggregator.mesh.home import Home
-from aggregator.mesh.networks import NETWORK_LABEL, ROLES, Networks, controller_of
+from aggregator.mesh.networks import NETWORK_LABEL, ROLES, UNANSWERED, Networks, controller_of
 from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.writes import conditions as made
 from aggregator.writes.conditions import ACCEPTED, CONFLICTED, PROGRAMMED, RESOLVED
@@ -25,6 +25,7 @@ from watchers.facts.keys import ObjectKey, label
 from watchers.writes import GatewayClassStatus, GatewayStatus, WriteKey
 
 _OURS = "isthmus.dev/"
+_NOT_YET = "NamePending"
 
 
 class Sources(msgspec.Struct, frozen=True):
@@ -73,6 +74,8 @@ def declare(
         used = [one for one, flaw in zip(gateway.listeners, flaws, strict=True) if not flaw]
         accepted = _accepted(gateway.generation, flaws)
         flaw = programmed(at, key, gateway, used, stand_in=stand_in)
+        if flaw == _NOT_YET:
+            return Withheld(_NOT_YET)
         generation = gateway.generation
         program = made.flawed(PROGRAMMED, generation, flaw) if flaw else made.good(PROGRAMMED, generation)
         listeners = tuple(
@@ -95,12 +98,22 @@ def declare(
             return "NotANetworkGateway"
         if not gateway.addresses:
             return "GatewayHasNoAddress"
+        if all(one.type not in ("", "IPAddress", "Hostname") for one in gateway.addresses):
+            return "GatewayAddressInvalid"
         if stand_in:
             ways = at.group(sources.networks.ways_into, network).values()
             if not any((one.cluster, "Gateway", one.namespace, one.name) == key for one in ways):
-                known = any(pack(one.value) for one in gateway.addresses)
-                return "GatewayAddressTaken" if known else "GatewayAddressNotResolved"
+                return without_way(at, gateway)
         return "ResourceRejected" if at.group(rejected, key) else ""
+
+    def without_way(at: At, gateway: Gateway) -> str:
+        """Why no address of a stand-in leads anywhere."""
+        if any(pack(one.value) for one in gateway.addresses):
+            return "GatewayAddressTaken"
+        names = {(one.value.lower().removesuffix("."),) for one in gateway.addresses}
+        # A process that has just started must not deny what it has only not asked yet.
+        unanswered = at.group(sources.networks.unanswered, UNANSWERED)
+        return _NOT_YET if any(name in unanswered for name in names) else "GatewayAddressNotResolved"
 
     def class_status(
         at: At, key: ObjectKey, one: GatewayClass

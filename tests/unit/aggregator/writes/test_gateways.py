@@ -59,6 +59,11 @@ def test_addresses_of_a_gateway_are_left_to_whoever_knows_them() -> None:
 
 FLAWS: dict[str, tuple[Manifest, str, str]] = {
     "no address": (east_west(addresses=()), "True Accepted", "False AddressNotAssigned"),
+    "no usable address": (
+        east_west(addresses=(("example.com/pool", "blue"),)),
+        "True Accepted",
+        "False AddressNotUsable",
+    ),
     "no network": (east_west(network=""), "True Accepted", "False Invalid"),
     "no tunnels": (east_west(manifests.listener(protocol="HTTPS")), "False ListenersNotValid", "False Invalid"),
     "no end of tunnels": (east_west(manifests.listener()), "False ListenersNotValid", "False Invalid"),
@@ -125,6 +130,9 @@ def test_a_stand_in_is_programmed_if_one_of_its_addresses_leads_somewhere() -> N
 
 def test_a_stand_in_known_by_name_is_programmed_once_the_name_has_an_address() -> None:
     world = told(ELSEWHERE, stand_in("named", ("Hostname", "lb.example.com")))
+    assert world.conditions("Gateway", "istio-system/named") == {}
+    world.world.resolve("lb.example.com", reason="NXDOMAIN")
+    world.settle()
     assert world.conditions("Gateway", "istio-system/named")["Programmed"] == "False AddressNotUsable"
     world.world.resolve("lb.example.com", "192.0.2.1")
     world.settle()
