@@ -5,8 +5,8 @@ other.
 cluster is a network of its own whose east-west gateway others go by (two-tier). An event is an endpoint that goes with
 its Pod, or comes back: the Pod is deleted or created, its EndpointSlice changed. It counts from the first of the two
 writes, and has arrived with the first response at a ztunnel of home that names the way to that service through that
-cluster's gateway. Both are told of clusters by Secrets of home and are watched from outside. What did not come about within a
-minute is `inf`.
+cluster's gateway. Both are told of clusters by Secrets of home and are watched from outside. What did not come about
+within a minute is `inf`.
 """
 
 from __future__ import annotations
