@@ -12,7 +12,7 @@ from watchers.selection import PATIENCE, Selections
 def test_what_was_told_before_anybody_read_the_cluster_counts() -> None:
     selections = Selections()
     selections.set("west", ("shop",))
-    assert selections.of("west").namespaces == {"shop"}
+    assert selections.of("west").namespaces == frozenset({"shop"})
 
 
 def test_listeners_hear_of_every_change_while_they_listen() -> None:
@@ -37,7 +37,7 @@ def test_a_cluster_that_comes_back_before_the_news_of_its_end_is_told_again() ->
     again = selections.of("west")
     selections.forget("west")
     selections.set("west", ("bank",))
-    assert again.namespaces == {"bank"}
+    assert again.namespaces == frozenset({"bank"})
 
 
 def test_nothing_is_left_of_a_cluster_that_nobody_reads() -> None:
