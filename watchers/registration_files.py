@@ -9,19 +9,24 @@ withdraws what it registered. Reads files in a thread, and never what is in them
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
+from watchers.kubernetes.kubeconfig import ApiServer, InvalidKubeconfig, in_cluster
 from watchers.registration import Claim, Origin, Refused
 from watchers.watching import Places, SourceError, Watch, places_of
 
 SUFFIXES = (".kubeconfig", ".yaml", ".yml", ".json", ".conf")
 MOST_BYTES = 1 << 20
 MOST_FILES = 10_000
+
+T = TypeVar("T")
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -56,8 +61,26 @@ async def follow_kubeconfig(cluster: str, file: Path, setting: str, found: Calla
     await _follow(one.path, one.load, found)
 
 
-async def _follow(path: Path, load: Callable[[], tuple[Found, Places]], found: Callable[[Found], None]) -> None:
-    told: Found | None = None
+async def follow_service_account(
+    environment: Mapping[str, str], directory: Path, found: Callable[[ApiServer], None]
+) -> None:
+    """Tells after every change which API server a pod's service account leads to, until cancelled.
+
+    Of what is in its directory only the authority makes a difference: the token is read again by whoever uses it. While
+    nothing can be read, what was told last stands. Raises SourceError if the directory cannot be watched.
+    """
+    last: list[ApiServer] = []
+
+    def load() -> tuple[ApiServer | None, Places]:
+        with contextlib.suppress(InvalidKubeconfig):
+            last[:] = [in_cluster(environment, directory)]
+        return (last[0] if last else None), places_of(directory, frozenset([os.path.realpath(directory)]))
+
+    await _follow(directory, load, lambda server: found(server) if server is not None else None)
+
+
+async def _follow(path: Path, load: Callable[[], tuple[T, Places]], found: Callable[[T], None]) -> None:
+    told: T | None = None
     content, places = await asyncio.to_thread(load)
     while True:
         async with Watch(path, places) as watch:

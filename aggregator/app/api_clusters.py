@@ -24,7 +24,14 @@ from watchers.clusters import Clusters, Credential, SecretClaims
 from watchers.facts import Fact, ObjectKey
 from watchers.kubernetes.budget import Limits
 from watchers.kubernetes.connection import Reader
-from watchers.kubernetes.kubeconfig import Allowances, ApiServer, InvalidKubeconfig, in_cluster, read_kubeconfig
+from watchers.kubernetes.kubeconfig import (
+    SERVICE_ACCOUNT,
+    Allowances,
+    ApiServer,
+    InvalidKubeconfig,
+    in_cluster,
+    read_kubeconfig,
+)
 from watchers.kubernetes.newest import NewestSession
 from watchers.kubernetes.token_renewal import Lives, warn
 from watchers.metrics import WatchMetrics
@@ -33,6 +40,7 @@ from watchers.registration_files import (
     Found,
     follow_kubeconfig,
     follow_kubeconfigs,
+    follow_service_account,
     kubeconfig_in,
     kubeconfigs_in,
 )
@@ -60,6 +68,7 @@ class ApiClusters:
         environment: Mapping[str, str],
     ) -> None:
         self._settings = settings
+        self._environment = environment
         self._wall = now
         self._selected = selections
         self._selections = Selections()
@@ -117,6 +126,9 @@ class ApiClusters:
             if settings.local is not None:
                 following = follow_kubeconfig(settings.home, settings.local.path, "--local", self._use_for_home)
                 tasks.create_task(self._follow("local", following), name="follow --local")
+            else:
+                following = follow_service_account(self._environment, SERVICE_ACCOUNT, self._use_service_account)
+                tasks.create_task(self._follow("local", following), name="follow the service account")
         tasks.create_task(self._clusters.run(), name="watch remotes")
         tasks.create_task(follow(self._selected, self._selections), name="follow selections")
         tasks.create_task(warn(self.lives, self._wall), name="warn of tokens that end")
@@ -154,6 +166,11 @@ class ApiClusters:
             return in_cluster(environment)
         except InvalidKubeconfig as error:
             raise SourceError(f"{self._settings.origin('local')}: {error}") from None
+
+    def _use_service_account(self, server: ApiServer) -> None:
+        if self._home is not None and self.home_session is not None:
+            self._home.use(Credential(server))
+            self.home_session.use(server)
 
     def _use_for_home(self, found: Found) -> None:
         if self._home is None or self.home_session is None:

@@ -152,7 +152,7 @@ class ApiConnection:
 
     async def reflect(self, kind: ReadResource, facts: Rows, report: Report) -> None:
         """Reads a kind until cancelled."""
-        self._kinds.append(kind.resource.kind.name)
+        self._kinds.append(kind.fact)
         reflector = Reflector(
             kind.resource,
             self._cluster,
@@ -191,7 +191,7 @@ class ApiConnection:
 
     def heard(self, kind: ReadResource) -> float:
         """When the watch of a kind last said something."""
-        return self._metrics.heard.values.get((self._cluster, kind.resource.kind.name), 0.0)
+        return self._metrics.heard.values.get((self._cluster, kind.fact), 0.0)
 
     def _last_heard(self) -> float:
         heard = self._metrics.heard.values

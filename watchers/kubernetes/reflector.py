@@ -145,7 +145,7 @@ class Reflector:
         self._now = now
         self._wall = wall
         self._source = f"cluster {cluster}"
-        self._labels = (cluster, resource.kind.name)
+        self._labels = (cluster, resource.kind.fact)
         self._machine = ListWatch(resource.paths, chance=chance, pace=pace)
         self._flow = flow
         self._most_bytes = flow.limits.object_bytes

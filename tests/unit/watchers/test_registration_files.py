@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.kit.eventually import eventually
-from watchers.registration_files import Found, follow_kubeconfig, follow_kubeconfigs
+from watchers.registration_files import Found, follow_kubeconfig, follow_kubeconfigs, follow_service_account
 from watchers.watching import SourceError
 
 
@@ -108,3 +108,31 @@ async def test_what_is_missing_at_the_start_is_an_error(tmp_path: Path) -> None:
         await follow_kubeconfigs(tmp_path / "none", Seen())
     with pytest.raises(SourceError, match="cannot be read: No such file or directory"):
         await follow_kubeconfig("mesa", tmp_path / "none", "--remote", Seen())
+
+
+async def test_a_renewed_authority_of_the_service_account_is_told_and_a_renewed_token_is_not(tmp_path: Path) -> None:
+    environment = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+
+    def mount(version: str, ca: str, token: str) -> None:
+        """As the kubelet does: a directory of its own, to which a link is turned."""
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "ca.crt").write_text(ca)
+        (tmp_path / version / "token").write_text(token)
+        (tmp_path / "..new").symlink_to(version)
+        (tmp_path / "..new").rename(tmp_path / "..data")
+
+    mount("..1", "first", "t1")
+    for name in ("ca.crt", "token"):
+        (tmp_path / name).symlink_to(f"..data/{name}")
+    told: list[str] = []
+    following = asyncio.create_task(
+        follow_service_account(environment, tmp_path, lambda server: told.append(server.ca_data))
+    )
+    await eventually(lambda: told == ["first"])
+    mount("..2", "first", "t2")
+    mount("..3", "second", "t3")
+    await eventually(lambda: told == ["first", "second"])
+    (tmp_path / "..data").unlink()
+    mount("..4", "third", "t4")
+    await eventually(lambda: told == ["first", "second", "third"])
+    following.cancel()

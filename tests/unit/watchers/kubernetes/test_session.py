@@ -368,3 +368,10 @@ async def test_the_connection_asks_whether_its_other_end_is_alive() -> None:
     with made:
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) <= 30_000
+
+
+def test_the_authorities_of_the_system_are_read_once_and_not_at_all_where_nothing_is_verified() -> None:
+    shared = tls_context(ApiServer("https://x", token="t"))
+    assert tls_context(ApiServer("https://y")) is shared
+    assert shared.verify_mode is ssl.CERT_REQUIRED
+    assert tls_context(ApiServer("https://x", insecure=True)).cert_store_stats()["x509_ca"] == 0
