@@ -20,6 +20,10 @@ from watchers.status import ClusterStatus, KindStatus
 CONFIRM_SECONDS = 1.0
 """How long API servers may take to say that they are there, so that the lag shown is the one of now."""
 
+RECENT_SECONDS = 0.5
+"""Whoever asks again sooner is told what the API servers said before: no client of a page can keep them busy."""
+
+_MOST_REMEMBERED = 1000
 _SLICE = 10_000
 
 
@@ -44,21 +48,31 @@ class ClusterQuestions:
         self._pipeline = pipeline
         self._replica = replica
         self._now = now
+        self._confirmed: dict[str | None, float] = {}
 
     async def all(self) -> ClusterList:
         """Every cluster, home first, then by name."""
-        await self._watched.confirm(None, CONFIRM_SECONDS)
+        await self._confirm(None)
         return ClusterList(items=tuple(await self._described(self._watched.statuses())))
 
     async def one(self, cluster: str) -> Cluster | Sequence[str]:
         """One cluster; the names there are, if it is none of them."""
-        await self._watched.confirm(cluster, CONFIRM_SECONDS)
+        await self._confirm(cluster)
         statuses = self._watched.statuses()
         found = [status for status in statuses if status.cluster == cluster]
         if not found:
             return [status.cluster for status in statuses]
         described = await self._described(found)
         return described[0]
+
+    async def _confirm(self, cluster: str | None) -> None:
+        now = self._now()
+        if now - self._confirmed.get(cluster, 0.0) < RECENT_SECONDS:
+            return
+        if len(self._confirmed) >= _MOST_REMEMBERED:
+            self._confirmed.clear()
+        self._confirmed[cluster] = now
+        await self._watched.confirm(cluster, CONFIRM_SECONDS)
 
     async def _described(self, statuses: Iterable[ClusterStatus]) -> list[Cluster]:
         services, endpoints = await self._counts()

@@ -79,6 +79,15 @@ async def test_one_cluster_is_confirmed_alone() -> None:
     assert (found.cluster, watched.confirmed) == ("east", [("east", 1.0)])
 
 
+async def test_api_servers_are_not_asked_more_often_than_every_half_second() -> None:
+    watched, time = Watched(status("west")), [1000.0]
+    asked = ClusterQuestions(watched, cast("Pipeline", Model([], [], [], {})), replica="r", now=lambda: time[0])
+    for moment in (1000.0, 1000.4, 1000.6, 1000.9):
+        time[0] = moment
+        await asked.one("lab")
+    assert watched.confirmed == [("lab", 1.0)] * 2
+
+
 async def test_for_a_name_there_is_not_the_others_are_told() -> None:
     assert await questions(Watched(status("west"), status("east"))).one("lab") == ["west", "east"]
 
