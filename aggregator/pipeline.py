@@ -12,6 +12,8 @@ from typing import Any
 from aggregator.findings import Finding, derivation_failed
 from aggregator.graph import At, Graph, Source
 from aggregator.mesh import (
+    allocated_addresses,
+    answers,
     exposure,
     global_services,
     networks,
@@ -61,7 +63,7 @@ class Pipeline:
 
         # Facts, by kind, and what proxies ask for.
         clusters: Source[ObjectKey, Cluster] = graph.source("clusters")
-        answers: Source[ObjectKey, Answered] = graph.source("answers of clusters")
+        answered: Source[ObjectKey, Answered] = graph.source("answers of clusters")
         faults: Source[ObjectKey, SourceFault] = graph.source("source faults")
         namespaces: Source[ObjectKey, Namespace] = graph.source("namespaces")
         nodes: Source[ObjectKey, Node] = graph.source("nodes")
@@ -85,9 +87,10 @@ class Pipeline:
 
         # The model: the mesh as seen from home.
         mesh = mesh_settings(graph, home, mesh_configs)
-        selected = selection.declare(graph, home, mesh_configs, clusters, answers, namespaces)
+        selected = selection.declare(graph, home, mesh_configs, clusters, answered, namespaces)
         counts = selected.includes
         standings = standing.declare(graph, home, clusters)
+        have_answered = answers.declare(graph, home, clusters)
         network = networks.declare(
             graph, home, counts, standings.of, clusters, namespaces, gateways, gateway_classes, pods, resolved_names
         )
@@ -110,7 +113,8 @@ class Pipeline:
             entries,
             workloads.Objects(pods, slices, kube_entries, workload_entries),
         )
-        merged = global_services.declare(graph, home, mesh, network.of_cluster, declared, workload)
+        allocated = allocated_addresses.declare(graph, home, network.of_cluster, have_answered, declared)
+        merged = global_services.declare(graph, home, mesh, network.of_cluster, declared, allocated, workload)
         split = split_horizon.declare(graph, home, network, merged, workload)
         exposed = exposure.declare(graph, merged.services)
         accounts = admissions.declare(graph, home, counts, network.of_cluster, pods, node_proxies)
@@ -142,7 +146,7 @@ class Pipeline:
         told += east_west_gateway.declare(
             graph, home, interest, east_west_gateway.Sources(mesh, gateways, nodes, workload, exposed)
         )
-        settled = completeness.declare(graph, home, clusters, network, interest)
+        settled = completeness.declare(graph, have_answered, network, interest)
 
         rejected = rejections.declare(graph, refused, told)
 
@@ -176,7 +180,7 @@ class Pipeline:
         self.backends = behind
         self._by_kind: dict[str, Source[ObjectKey, Any]] = {
             "Cluster": clusters,
-            "Answered": answers,
+            "Answered": answered,
             "SourceFault": faults,
             "Namespace": namespaces,
             "Node": nodes,

@@ -98,15 +98,21 @@ class _Pool:
 
     def find(self, item: Hashable) -> None:
         """Give an item the first of its choices that nobody holds, or else the first that is only kept warm."""
-        choices = self._choices(item)
-        for value in choices:
-            if value not in self._holder_of:
-                self.give(item, value)
-                return
-        for value in choices:
-            if self.is_free(value, item):
-                self.give(item, value)
-                return
+        self._engine.ran(self._allocation.number)
+        warm: Any = MISSING
+        try:
+            for value in self._allocation.function(item):
+                if value not in self._holder_of:
+                    self.give(item, value)
+                    return
+                if warm is MISSING and self.is_free(value, item):
+                    warm = value
+        except GraphError:
+            raise
+        except Exception as error:  # noqa: BLE001 - see `Engine.raised`
+            self._engine.raised(self._allocation, item, error)
+        if warm is not MISSING:
+            self.give(item, warm)
 
     def give(self, item: Hashable, value: Hashable) -> None:
         """Let an item hold a value that is free, and not what it held."""
@@ -124,13 +130,3 @@ class _Pool:
             self._engine.set(self._kept.number, item, MISSING)
             self._engine.set(self._holders.number, value, MISSING)
             self.freed = True
-
-    def _choices(self, item: Hashable) -> list[Hashable]:
-        self._engine.ran(self._allocation.number)
-        try:
-            return list(self._allocation.function(item))
-        except GraphError:
-            raise
-        except Exception as error:  # noqa: BLE001 - see `Engine.raised`
-            self._engine.raised(self._allocation, item, error)
-            return []

@@ -66,8 +66,8 @@ def declare(graph: Graph, services: Collection[str, Service]) -> Exposure:
             base=service.base,
             # A number may be there twice, for TCP and for UDP.
             ports=tuple(dict.fromkeys(port.number for port in service.ports if port.transport == "TCP")),
-            # Ranges stand for hosts outside the mesh.
-            addresses=tuple([one for one in service.addresses if "/" not in one[1]]),
+            # Ranges stand for hosts outside the mesh, and nobody elsewhere knows what was allocated here.
+            addresses=tuple([one for one in service.addresses if "/" not in one[1] and one not in service.allocated]),
             allow_unready=service.allow_unready,
         )
 

@@ -13,10 +13,11 @@ import msgspec
 
 from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Index, Outcome
+from aggregator.mesh.allocated_addresses import AllocatedAddresses
 from aggregator.mesh.home import Home, Mesh
 from aggregator.mesh.identities import accounts_elsewhere, spiffe_id
 from aggregator.mesh.networks import network_of
-from aggregator.mesh.services import Balancing, Declared, Port, Services
+from aggregator.mesh.services import Balancing, Declared, Port, Services, merged_from
 from aggregator.mesh.waypoints import Attached
 from aggregator.mesh.workload import ServiceInNetwork
 from aggregator.mesh.workloads import Workloads
@@ -28,7 +29,8 @@ class Service(msgspec.Struct, frozen=True, gc=False):
     """A service as home's proxies should know it. `key` is `<namespace>/<hostname>`, `base` the object that decides.
 
     `addresses` are (network, IP) pairs of every sharing cluster, `identities` the SPIFFE names that may answer for it
-    from other networks; both sorted. `clusters` are the ids of the clusters merged here, sorted.
+    from other networks; both sorted. `clusters` are the ids of the clusters merged here, sorted. `allocated` are those
+    of the addresses that only home knows, since they were given here.
     Whoever asks for the hostname in no namespace means the one that is `canonical`. `attached` is the waypoint of its
     base, through which ingress gateways go as well if `ingress_waypoint`.
     """
@@ -49,6 +51,7 @@ class Service(msgspec.Struct, frozen=True, gc=False):
     canonical: bool = True
     attached: Attached | None = None
     ingress_waypoint: bool = False
+    allocated: tuple[tuple[str, str], ...] = ()
 
 
 class GlobalServices(msgspec.Struct, frozen=True):
@@ -64,6 +67,7 @@ def declare(
     mesh: Callable[[At], Mesh],
     networks: Collection[ObjectKey, str],
     services: Services,
+    allocated: AllocatedAddresses,
     workloads: Workloads,
 ) -> GlobalServices:
     """Declare the services as seen from home."""
@@ -86,14 +90,13 @@ def declare(
         return base == min(rivals, key=lambda one: _rank(home, one), default=base)
 
     def merged(at: At, key: str, candidates: Mapping[tuple[str, ...], Declared]) -> Outcome[Service]:
-        order = sorted(candidates.values(), key=lambda one: _rank(home, one))
-        base = order[0]
-        if not base.is_global:
-            # Only home's own object reaches this place without being global.
-            return _service(base, [base], base.ports, base.identities, canonical=canonical(at, base))
-        sharing = [base, *(one for one in order[1:] if one.is_global)]
-        trust_domain = mesh(at).trust_domain
+        sharing = merged_from(home, candidates.values())
+        base = sharing[0]
         own_network = network_of(at, networks, home.cluster)
+        given = tuple([(own_network, address) for address in allocated.of(at, base)])
+        if not base.is_global:
+            return _service(base, sharing, given, base.ports, base.identities, canonical=canonical(at, base))
+        trust_domain = mesh(at).trust_domain
         found = {spiffe_id(trust_domain, namespace, name) for namespace, name in at.get(elsewhere, key) or ()}
         # Behind another network's gateway a waypoint may answer in the place of the pods.
         for one in sharing:
@@ -104,7 +107,7 @@ def declare(
         disagreement = _disagreement(sharing)
         if disagreement:
             at.note(base.object, Finding(base.object, "ServicePortConflict", "spec.ports", disagreement))
-        return _service(base, sharing, ports, identities, canonical=canonical(at, base))
+        return _service(base, sharing, given, ports, identities, canonical=canonical(at, base))
 
     return GlobalServices(graph.derive("services", services.candidates, merged), by_service)
 
@@ -128,11 +131,13 @@ def _service_named(home: Home, hostname: str) -> ObjectKey:
 def _service(
     base: Declared,
     sharing: list[Declared],
+    allocated: tuple[tuple[str, str], ...],
     ports: tuple[Port, ...],
     identities: tuple[str, ...],
     *,
     canonical: bool,
 ) -> Service:
+    declared = {(one.network, address) for one in sharing for address in one.addresses}
     return Service(
         key=base.key,
         namespace=base.namespace,
@@ -141,7 +146,7 @@ def _service(
         base=base.object,
         is_global=base.is_global,
         clusters=tuple(sorted(one.cluster for one in sharing)),
-        addresses=tuple(sorted({(one.network, address) for one in sharing for address in one.addresses})),
+        addresses=tuple(sorted(declared.union(allocated))),
         ports=ports,
         ip_families=base.ip_families,
         balancing=base.balancing,
@@ -150,6 +155,7 @@ def _service(
         canonical=canonical,
         attached=base.attached,
         ingress_waypoint=base.ingress_waypoint and base.attached is not None,
+        allocated=allocated,
     )
 
 

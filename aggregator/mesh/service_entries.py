@@ -118,7 +118,7 @@ def declare(
                     created=entry.created,
                     is_global=is_global(mesh(at).scopes, entry.labels, place),
                     network=network_of(at, networks, cluster),
-                    addresses=given or _allocated(entry, host),
+                    addresses=given,
                     ports=tuple(
                         [
                             Port(
@@ -143,6 +143,9 @@ def declare(
                     identities=entry.identities,
                     attached=attached,
                     ingress_waypoint=ingress_uses(entry.labels, place),
+                    # What an entry of another cluster names is of use there.
+                    allocates=allocates(entry, host) and (cluster != home.cluster or not entry.addresses),
+                    allocated=tuple([one for of, one in entry.allocated if of in ("", host)]),
                 ),
             )
 
@@ -228,15 +231,8 @@ def _addresses(at: At, key: ObjectKey, entry: ServiceEntry) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _allocated(entry: ServiceEntry, host: str) -> tuple[str, ...]:
-    """The addresses a host was given, where it may be given any (Istio's rules for automatic allocation)."""
-    if not allocates(entry, host):
-        return ()
-    return tuple([one for of, one in entry.allocated if of in ("", host) and pack(one) is not None])
-
-
 def allocates(entry: ServiceEntry, host: str) -> bool:
-    """Whether a host of an entry that names no address is given one."""
-    if entry.addresses or entry.resolution == "NONE" or label(entry.labels, AUTO_ALLOCATE_LABEL) == "false":
+    """Whether a host of an entry that names no address is given one (Istio's rules for automatic allocation)."""
+    if entry.resolution == "NONE" or label(entry.labels, AUTO_ALLOCATE_LABEL) == "false":
         return False
     return not host.startswith("*") or entry.resolution == "DYNAMIC_DNS"

@@ -19,6 +19,7 @@ from aggregator.mesh.home import Home, Mesh, is_global
 from aggregator.mesh.networks import network_of
 from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.mesh.waypoints import Asked, Attached, Refused, Waypoints, ingress_uses
+from aggregator.order import rank
 from watchers.facts.core import Namespace, Service, ServicePort
 from watchers.facts.keys import Labels, ObjectKey, label
 
@@ -77,7 +78,8 @@ class Declared(msgspec.Struct, frozen=True, gc=False):
 
     `addresses` are IP addresses, or ranges as address/length. `identities` are SPIFFE names that may answer for it, as
     far as its object says so; `kind` is that of the object. `attached` is its waypoint, through which traffic of
-    ingress gateways goes as well if `ingress_waypoint`.
+    ingress gateways goes as well if `ingress_waypoint`. What has no address may be given one if it `allocates`;
+    `allocated` are those it was given before, as its object says.
     """
 
     key: str
@@ -98,6 +100,8 @@ class Declared(msgspec.Struct, frozen=True, gc=False):
     identities: tuple[str, ...] = ()
     attached: Attached | None = None
     ingress_waypoint: bool = False
+    allocates: bool = False
+    allocated: tuple[str, ...] = ()
 
     @property
     def object(self) -> ObjectKey:
@@ -176,7 +180,7 @@ def index(
 
     def hostnames(_key: tuple[str, ...], service: Declared) -> Iterable[str]:
         # Only ServiceEntries give hosts of one name to several namespaces.
-        return (service.hostname,) if service.cluster == home.cluster and service.kind == "ServiceEntry" else ()
+        return (service.hostname,) if service.kind == "ServiceEntry" else ()
 
     return Services(
         declared=declared,
@@ -184,6 +188,18 @@ def index(
         candidates=graph.index("candidates of services", both, lambda _, one: (one.key,)),
         by_hostname=graph.index("entries by hostname", both, hostnames),
     )
+
+
+def merged_from(home: Home, candidates: Iterable[Declared]) -> list[Declared]:
+    """The objects that make up one service as seen from home: the first decides, and counts alone if it is not global.
+
+    Only home's own object gets here without being global.
+    """
+    order = sorted(
+        candidates, key=lambda one: rank(home.cluster, one.cluster, one.created, one.namespace, one.name)
+    )
+    base = order[0]
+    return [base, *(one for one in order[1:] if one.is_global)] if base.is_global else [base]
 
 
 def _selector_groups(_key: tuple[str, ...], service: Declared) -> Iterable[tuple[str, str, tuple[str, str]]]:
