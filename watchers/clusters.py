@@ -52,11 +52,22 @@ class _Remote:
         self.watch = watch
         self.claim: Claim | None = None
         self.task: asyncio.Task[None] | None = None
+        self.uid = ""
+        self.leaving: asyncio.TimerHandle | None = None
+
+    def stay(self) -> None:
+        """It is registered, again or still."""
+        if self.leaving is not None:
+            self.leaving.cancel()
+            self.leaving = None
+            # Whatever was said of its leaving is true no more, though the claim may be the very same.
+            self.claim = None
 
 
 class Clusters:
     """The registered clusters. ``reserved`` are ids nobody can claim; ``now`` is in nanoseconds of Unix time,
-    ``removed`` hears of every cluster that goes.
+    ``removed`` hears of every cluster that goes. One that is not registered any more is read on for ``grace`` seconds,
+    so that a registration which is deleted and made again makes no difference.
     """
 
     def __init__(
@@ -68,8 +79,10 @@ class Clusters:
         now: Callable[[], int],
         allowances: Allowances,
         removed: Callable[[str], None] = lambda _cluster: None,
+        grace: float = 0.0,
     ) -> None:
         self._facts = facts
+        self._grace = grace
         self._reserved = dict(reserved)
         self._make = make
         self._now = now
@@ -116,6 +129,8 @@ class Clusters:
                 await asyncio.Event().wait()
             finally:
                 self._tasks = None
+                for remote in self._remotes.values():
+                    remote.stay()
 
     def register(self, source: str, claims: Iterable[Claim], refused: Iterable[Refused] = ()) -> None:
         """These are all claims that stand in that source now, and what of it cannot be used."""
@@ -133,6 +148,8 @@ class Clusters:
         claim = credential.claim
         if claim is not None and self._uids.get(claim, "") != uid:
             self._uids[claim] = uid
+            if (remote := self._remotes.get(claim.cluster)) is not None:
+                remote.uid = uid
             self._settle()
 
     def _settle(self) -> None:
@@ -140,8 +157,9 @@ class Clusters:
         claims = [claim for of_source, _ in self._claims.values() for claim in of_source]
         self._uids = {claim: self._uids[claim] for claim in claims if claim in self._uids}
         decided = decide(self._reserved, claims, self._uids)
+        servers = {self._uids.get(claim, "") for claim in decided.owners.values()} - {""}
         for cluster in self._remotes.keys() - decided.owners.keys():
-            self._remove(cluster)
+            self._leave(cluster, known=self._remotes[cluster].uid in servers)
         for cluster, claim in decided.owners.items():
             remote = self._remotes.get(cluster)
             if remote is None:
@@ -149,6 +167,7 @@ class Clusters:
                 remote = self._remotes[cluster] = _Remote(self._make(cluster, self._identified))
                 if self._tasks is not None:
                     self._start(cluster, remote)
+            remote.stay()
             if claim != remote.claim:
                 remote.claim = claim
                 self._use(remote.watch, claim)
@@ -167,8 +186,21 @@ class Clusters:
         if self._tasks is not None:
             remote.task = self._tasks.create_task(remote.watch.run(), name=f"watch {cluster}")
 
+    def _leave(self, cluster: str, *, known: bool) -> None:
+        """A cluster that is not registered any more goes: at once, or after the grace, which ends if its API server is
+        ``known`` under another id, or it would count twice.
+        """
+        remote = self._remotes[cluster]
+        if not self._grace or self._tasks is None or known:
+            self._remove(cluster)
+        elif remote.leaving is None:
+            remote.leaving = asyncio.get_running_loop().call_later(self._grace, self._remove, cluster)
+            remote.watch.refuse(f"it is not registered any more, and is withdrawn after {self._grace:g}s")
+
     def _remove(self, cluster: str) -> None:
         remote = self._remotes.pop(cluster)
+        if remote.leaving is not None:
+            remote.leaving.cancel()
         log.info("cluster removed", extra={"cluster": cluster})
         self._remember(_status(remote))
         remote.watch.remove()

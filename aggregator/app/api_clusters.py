@@ -97,6 +97,7 @@ class ApiClusters:
             now=lambda: int(now() * 1e9),
             allowances=self._allowances,
             removed=metrics.forget,
+            grace=settings.removal_grace,
         )
         self.lives = Lives(self._clusters.owners, self._allowances)
         """When the tokens of remotes end."""

@@ -158,6 +158,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             show=values.show_duration,
         ),
     ] = None
+    removal_grace: Annotated[
+        float,
+        Setting(
+            help="How long a remote cluster is read on after its last registration has gone. 0s withdraws it at once; 5s "
+            "bridges a Secret that is deleted and made again, as `kubectl replace --force` and some GitOps tools do.",
+            parse=values.duration,
+            value="DURATION",
+            unit="s",
+            show=values.show_duration,
+        ),
+    ] = 0.0
     cluster_objects: Annotated[
         int,
         Setting(

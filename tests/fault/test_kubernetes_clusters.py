@@ -13,7 +13,7 @@ from aggregator.cache.table import Table
 from tests.kit.clock import virtual_time
 from tests.kit.kube_api import Cut, Hang, Hold, KubeCluster, Lines, Refuse, error_event
 from tests.kit.kube_mesh import DEAD, KubeMesh
-from tests.kit.manifests import namespace, pod, service
+from tests.kit.manifests import CREATED, namespace, pod, service
 from watchers.facts import Fact, ObjectKey
 from watchers.kubernetes.listwatch import Pace
 
@@ -202,6 +202,43 @@ async def test_the_oldest_secret_owns_a_cluster_and_the_next_takes_over_without_
         await asyncio.sleep(1)
         assert (removals.names, mesh.names("mesa"), mesh.refused()) == ([], ["orders-1", "orders-2"], {})
         assert mesa.tokens_seen()["tb"] > before
+
+
+@virtual_time
+async def test_with_a_grace_a_secret_that_is_made_anew_makes_no_difference_and_one_that_is_not_is_withdrawn() -> None:
+    quay, mesa = KubeCluster("quay"), far()
+    async with KubeMesh(quay, mesa, grace=5.0) as mesh:
+        mesh.register("far", {"mesa": mesa}, "t1")
+        await asyncio.sleep(1)
+        removals = Removals(mesh.table, "mesa")
+        for token, created in (("t1", CREATED), ("t2", "2026-03-01T00:00:00Z")):
+            mesh.unregister("far")
+            await asyncio.sleep(4)
+            assert mesh.reason("mesa") == "it is not registered any more, and is withdrawn after 5s"
+            mesa.apply(pod("shop/orders-1", f"10.2.0.{len(token) + int(token[1])}"))
+            mesh.register("far", {"mesa": mesa}, token, created=created)
+            await asyncio.sleep(30)
+            assert (removals.names, mesh.state("mesa"), mesh.reason("mesa")) == ([], "synced", "")
+        assert {request.token for request in mesa.watching()} == {"t2"}
+        mesh.unregister("far")
+        await asyncio.sleep(4.9)
+        assert removals.names == []
+        await asyncio.sleep(0.2)
+        assert ([*mesh.table.scan(("mesa",))], mesa.watches()) == ([], 0)
+
+
+@virtual_time
+async def test_the_grace_of_a_cluster_ends_once_its_api_server_is_read_under_another_id() -> None:
+    quay, mesa = KubeCluster("quay"), far()
+    async with KubeMesh(quay, mesa, grace=60.0) as mesh:
+        mesh.register("far", {"mesa": mesa})
+        await asyncio.sleep(1)
+        mesh.unregister("far")
+        await asyncio.sleep(1)
+        mesh.register("new", {"mesa-2": mesa})
+        await asyncio.sleep(5)
+        assert (mesh.state("mesa"), mesh.state("mesa-2")) == ("", "synced")
+        assert mesh.names("mesa-2") == ["orders-1", "orders-2"]
 
 
 @virtual_time

@@ -43,6 +43,7 @@ class KubeMesh:
         pace: Pace = USUAL,
         sockets: bool = False,
         limits: Limits | None = None,
+        grace: float = 0.0,
     ) -> None:
         self.home = home
         self.table: Table[ObjectKey, Fact] = Table("facts")
@@ -75,6 +76,7 @@ class KubeMesh:
             now=lambda: int(loop.time() * 1e9),
             allowances=Allowances(plain_http=True),
             removed=self.metrics.forget,
+            grace=grace,
         )
         identified = self.clusters.identify
         self._watch = self.reader.home(
