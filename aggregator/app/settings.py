@@ -161,8 +161,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     removal_grace: Annotated[
         float,
         Setting(
-            help="How long a remote cluster is read on after its last registration has gone. 0s withdraws it at once; 5s "
-            "bridges a Secret that is deleted and made again, as `kubectl replace --force` and some GitOps tools do.",
+            help="How long a remote cluster is read on after its last registration has gone. 0s withdraws it at once; "
+            "5s bridges a Secret that is deleted and made again, as `kubectl replace --force` and some tools do.",
             parse=values.duration,
             value="DURATION",
             unit="s",
