@@ -2,8 +2,9 @@
 
 `python -m tests.bench.watchers --size small|full`. Full is home and 10 remote clusters of 300 global services and 4,000
 endpoints each, every one behind an API server of its own, by TLS, in one process (`api_servers`). Its parts: clusters
-that come and go (`joining`), the way of a change to ztunnels (`arriving`), and both for Isthmus and istiod beside each
-other (`beside`), where istiod can be had: full builds it, small takes it only if it was built before.
+that come and go (`joining`), the way of a change to ztunnels (`arriving`), long lists (`listing`), and the first two
+for Isthmus and istiod beside each other (`beside`), where istiod can be had: full builds it, small takes it only if it
+was built before.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tests.bench import beside
 from tests.bench.api_servers import ApiServers
 from tests.bench.arriving import served
 from tests.bench.joining import registered
+from tests.bench.listing import listing
 from tests.bench.results import Results, Stolen, reference
 from tests.bench.watched import Mesh, Size
 
@@ -40,6 +42,7 @@ def side_by_side(size: str, results: Results) -> None:
 PARTS: dict[str, Callable[[str, Results], None]] = {
     "registered": lambda size, results: within(size, results, registered),
     "served": lambda size, results: within(size, results, served),
+    "listing": listing,
     "beside": side_by_side,
 }
 
