@@ -85,6 +85,7 @@ class ApiClusters:
             metrics=metrics,
             selections=self._selections,
             wall=now,
+            remote_entries=settings.remote_entries,
             limits=Limits(
                 settings.cluster_objects, settings.object_bytes, settings.cluster_bytes, settings.cluster_events
             ),

@@ -96,6 +96,8 @@ class ControlPlane:
                 domain_suffix=settings.domain_suffix,
                 ztunnel_accounts=tuple((one.namespace, one.name) for one in settings.ztunnel_accounts),
                 istio_classes=settings.istio_classes,
+                revision=settings.revision,
+                remote_entries=settings.remote_entries,
                 ingress_service=_object(settings.ingress_service),
                 ingress_addresses=settings.ingress_address,
                 stale_after=settings.stale_after,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _NAMESPACE = re.compile(_LABEL)
 _SUBDOMAIN = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 # A name a server certificate may carry: any case, and a wildcard as the whole first label (RFC 6125).
 _DNS_NAME = re.compile(rf"(?=.{{1,253}}\Z)(?:\*\.)?{_LABEL}(?:\.{_LABEL})*", re.IGNORECASE)
 # The SPIFFE-ID specification, section 2.1: lower case letters, digits, dots, dashes, underscores.
@@ -192,6 +193,15 @@ def namespace(text: str) -> str:
     if not _NAMESPACE.fullmatch(text):
         raise ValueProblem(
             f"{text!r} is no namespace", "use at most 63 lower-case letters, digits and '-', such as istio-system"
+        )
+    return text
+
+
+def revision(text: str) -> str:
+    """The name of a control plane, as the label istio.io/rev may hold it."""
+    if not _LABEL_VALUE.fullmatch(text):
+        raise ValueProblem(
+            f"{text!r} is no revision", "use at most 63 letters, digits, '-', '_' and '.', such as default or 1-30"
         )
     return text
 

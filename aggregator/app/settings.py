@@ -243,6 +243,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             switch=True,
         ),
     ] = False
+    revision: Annotated[
+        str,
+        Setting(
+            help="Objects of Istio's kinds with another value in the label istio.io/rev are another control plane's.",
+            parse=values.revision,
+            value="NAME",
+        ),
+    ] = "default"
+    remote_entries: Annotated[
+        bool,
+        Setting(
+            help="Read ServiceEntries and WorkloadEntries of remote clusters as well; the global ones count.",
+            parse=values.switch,
+            value="true|false",
+            show=values.show_switch,
+            switch=True,
+        ),
+    ] = False
     ingress_service: Annotated[
         ObjectName | None,
         Setting(

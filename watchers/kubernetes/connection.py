@@ -36,6 +36,8 @@ REQUIRED = frozenset({"Namespace", "Pod", "Service", "EndpointSlice"})
 """Without one of these a cluster is of no use."""
 OF_REMOTES = REQUIRED | {"Node", "Gateway"}
 """What is read of a remote: with these the reader role gets by."""
+ENTRIES = frozenset({"ServiceEntry", "WorkloadEntry"})
+"""What is read of a remote only if that is asked for; its reader has to be granted `istio-config`."""
 
 _SECONDS = 10.0
 _LONGEST_BODY = 64 << 10
@@ -53,9 +55,9 @@ class ReadResource(msgspec.Struct, frozen=True):
         return self.resource.kind.fact
 
 
-def of_remote(system_namespace: str) -> tuple[ReadResource, ...]:
+def of_remote(system_namespace: str, *, entries: bool = False) -> tuple[ReadResource, ...]:
     """What is read of a remote cluster."""
-    kinds = [kind for kind in KINDS if kind.fact in OF_REMOTES]
+    kinds = [kind for kind in KINDS if kind.fact in (OF_REMOTES | ENTRIES if entries else OF_REMOTES)]
     return tuple(ReadResource(one, one.kind.fact in REQUIRED) for one in resources(system_namespace, kinds))
 
 
@@ -205,6 +207,7 @@ class ApiConnection:
 class Reader:
     """Makes the watches of a process: what of home, what of a remote, and where it goes.
 
+    Of remotes ServiceEntries and WorkloadEntries are read as well with ``remote_entries``.
     A remote is waited for so many seconds (``patience``) from when it is made; ``turns`` is how many of them read
     everything at a time; ``selections`` tell which namespaces are read (None: all), ``limits`` what one
     cluster may have. ``chance`` gives numbers from 0 to 1; ``clock`` and ``wall`` are the time in seconds, one that
@@ -226,8 +229,10 @@ class Reader:
         open_session: Callable[[ApiServer], OpenSession] = Session,
         turns: int = 4,
         limits: Limits | None = None,
+        remote_entries: bool = False,
     ) -> None:
         self._facts = facts
+        self._remote_entries = remote_entries
         self._system_namespace = system_namespace
         self._patience = patience
         self._selections = selections
@@ -253,7 +258,7 @@ class Reader:
         self, cluster: str, identified: Callable[[Credential, str], None]
     ) -> ClusterWatch[Credential, ReadResource]:
         """The watch of a remote cluster."""
-        kinds = [(kind, self._facts) for kind in of_remote(self._system_namespace)]
+        kinds = [(kind, self._facts) for kind in of_remote(self._system_namespace, entries=self._remote_entries)]
         return self._watch(cluster, kinds, identified, home=False)
 
     def _watch(

@@ -63,3 +63,11 @@ def test_names_and_namespaces_are_those_asked_for_everywhere() -> None:
     assert (account["metadata"]["namespace"], account["metadata"]["name"]) == ("mesh", "eyes")
     assert role["metadata"]["name"] == binding["roleRef"]["name"] == "eyes"
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "eyes", "namespace": "mesh"}]
+
+
+def test_entries_of_remotes_are_read_only_if_asked_for_and_then_by_a_grant() -> None:
+    usual, more = of_remote("istio-system"), of_remote("istio-system", entries=True)
+    added = [one for one in more if one not in usual]
+    assert [(one.fact, one.required) for one in added] == [("ServiceEntry", False), ("WorkloadEntry", False)]
+    (role, _) = granted(Grant.ISTIO_CONFIG, "istio-system")
+    assert role["rules"][0]["resources"] == ["serviceentries", "workloadentries"]

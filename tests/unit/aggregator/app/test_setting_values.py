@@ -108,6 +108,7 @@ def test_a_duration_is_shown_in_the_largest_whole_unit() -> None:
     ("parse", "good"),
     [
         (values.namespace, "istio-system"),
+        (values.revision, "1-30.Canary_2"),
         (values.trust_domain, "td_1.example"),
         (values.domain, "cluster.local"),
         (values.certificate_name, "istiod.istio-system.svc"),
@@ -127,6 +128,9 @@ def test_a_good_name_is_taken_as_it_is(parse: Callable[[str], str], good: str) -
         (values.namespace, "Istio"),
         (values.namespace, "a.b"),
         (values.namespace, "n" * 64),
+        (values.revision, "a/b"),
+        (values.revision, "-a"),
+        (values.revision, "n" * 64),
         (values.trust_domain, "Cluster.Local"),
         (values.trust_domain, "spiffe://td"),
         (values.domain, ".local"),
