@@ -27,7 +27,7 @@ Kr = TypeVar("Kr", bound="ReadKind", contravariant=True)
 
 _ANSWERED = ("synced", "absent")
 _MOST_REASONS = 3
-_DOUBTFUL = 0.8
+_DOUBTFUL = 0.5
 """Seconds without an answer: no API server that is well needs as long to say its version."""
 
 
