@@ -320,6 +320,11 @@ CATALOGUE: dict[str, Entry] = {
     "EntryOfRemoteCluster": Entry(
         "info", "ServiceEntries and WorkloadEntries count in their own cluster only.", "Run with --remote-entries."
     ),
+    "EntryIsForNobody": Entry(
+        "info",
+        "serviceEntryVisibility of the mesh configuration is NONE for the namespace of the ServiceEntry.",
+        "Change the mesh configuration if the entry is meant to count.",
+    ),
     "EntryServesNothing": Entry("info", "Another object has every host of the ServiceEntry.", "See the finding on it."),
     "EntryListsNoEndpoints": Entry(
         "info", "The ServiceEntry lists no endpoints: it selects workloads, or has none.", "Nothing to do."

@@ -30,7 +30,7 @@ class Service(msgspec.Struct, frozen=True, gc=False):
 
     `addresses` are (network, IP) pairs of every sharing cluster, `identities` the SPIFFE names that may answer for it
     from other networks; both sorted. `clusters` are the ids of the clusters merged here, sorted. `allocated` are those
-    of the addresses that only home knows, since they were given here.
+    of the addresses that only home knows, since they were given here. `visibility` is that of its base.
     Whoever asks for the hostname in no namespace means the one that is `canonical`. `attached` is the waypoint of its
     base, through which ingress gateways go as well if `ingress_waypoint`.
     """
@@ -52,6 +52,7 @@ class Service(msgspec.Struct, frozen=True, gc=False):
     attached: Attached | None = None
     ingress_waypoint: bool = False
     allocated: tuple[tuple[str, str], ...] = ()
+    visibility: str = "PUBLIC"
 
 
 class GlobalServices(msgspec.Struct, frozen=True):
@@ -84,6 +85,8 @@ def declare(
         """Whether a hostname stands for this service where nobody says which namespace is meant."""
         if base.kind == "Service":
             return True
+        if base.visibility != "PUBLIC":
+            return False
         rivals = at.group(services.by_hostname, base.hostname).values()
         if at.get(services.declared, _service_named(home, base.hostname)) is not None:
             return False
@@ -156,6 +159,7 @@ def _service(
         attached=base.attached,
         ingress_waypoint=base.ingress_waypoint and base.attached is not None,
         allocated=allocated,
+        visibility=base.visibility,
     )
 
 

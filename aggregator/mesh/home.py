@@ -13,7 +13,7 @@ import msgspec
 from aggregator.graph import At, Collection, Graph, Source
 from watchers.facts.core import Namespace
 from watchers.facts.keys import Labels, ObjectKey, label
-from watchers.facts.mesh_config import LabelSelector, MeshConfig, ServiceScope
+from watchers.facts.mesh_config import EntryVisibility, LabelSelector, MeshConfig, ServiceScope
 
 GLOBAL_LABEL = "istio.io/global"
 
@@ -57,13 +57,15 @@ class Home(msgspec.Struct, frozen=True):
 
 class Mesh(msgspec.Struct, frozen=True):
     """The mesh's settings in force: trust domain of all workloads, which services are global, the namespace whose
-    policies are for all, and the file in which gateways write a line for each request, "" for none.
+    policies are for all, the file in which gateways write a line for each request, "" for none, and who may see what
+    ServiceEntries declare.
     """
 
     trust_domain: str
     scopes: tuple[ServiceScope, ...] | None
     root_namespace: str
     access_log_file: str = ""
+    entry_visibility: EntryVisibility | None = None
 
 
 def mesh_settings(graph: Graph, home: Home, mesh_configs: Source[ObjectKey, MeshConfig]) -> Callable[[At], Mesh]:
@@ -76,6 +78,7 @@ def mesh_settings(graph: Graph, home: Home, mesh_configs: Source[ObjectKey, Mesh
             config.scopes,
             config.root_namespace or home.system_namespace,
             config.access_log_file,
+            config.entry_visibility,
         )
 
     meshes: Collection[ObjectKey, Mesh] = graph.derive("mesh settings", mesh_configs, settings)
@@ -102,6 +105,17 @@ def is_global(scopes: tuple[ServiceScope, ...] | None, service: Labels, namespac
         scope.scope == "GLOBAL" and matches(scope.namespace, namespace.labels) and matches(scope.services, service)
         for scope in scopes
     )
+
+
+def visibility_of(configured: EntryVisibility | None, namespace: Namespace | None) -> str:
+    """Who may see the services of a namespace's ServiceEntries: PUBLIC (all), NAMESPACE (it alone) or NONE."""
+    if configured is None:
+        return "PUBLIC"
+    labels = namespace.labels if namespace is not None else ()
+    for visibility, selectors in configured.policies:
+        if any(matches(selector, labels) for selector in selectors):
+            return visibility
+    return configured.default
 
 
 def matches(selector: LabelSelector | None, labels: Labels) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, Withheld
 from aggregator.mesh.addresses import is_dns_name, pack
-from aggregator.mesh.home import Home, Mesh, is_global
+from aggregator.mesh.home import Home, Mesh, is_global, visibility_of
 from aggregator.mesh.networks import network_of
 from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.mesh.services import Balancing, Declared, Port, attachment, distribution, protocol_of
@@ -72,6 +72,8 @@ def declare(
         place = at.get(namespaces, home.namespace_key(cluster, namespace))
         if cluster != home.cluster and not is_global(mesh(at).scopes, entry.labels, place):
             return Withheld("ServiceIsNotGlobal")
+        if visibility_of(mesh(at).entry_visibility, place) == "NONE":
+            return Withheld("EntryIsForNobody")
         return None
 
     def owner(at: At, key: ObjectKey, host: str) -> str:
@@ -145,6 +147,7 @@ def declare(
                     ingress_waypoint=ingress_uses(entry.labels, place),
                     # What an entry of another cluster names is of use there.
                     allocates=allocates(entry, host) and (cluster != home.cluster or not entry.addresses),
+                    visibility=visibility_of(mesh(at).entry_visibility, place),
                     allocated=tuple([one for of, one in entry.allocated if of in ("", host)]),
                 ),
             )

@@ -79,7 +79,8 @@ class Declared(msgspec.Struct, frozen=True, gc=False):
     `addresses` are IP addresses, or ranges as address/length. `identities` are SPIFFE names that may answer for it, as
     far as its object says so; `kind` is that of the object. `attached` is its waypoint, through which traffic of
     ingress gateways goes as well if `ingress_waypoint`. What has no address may be given one if it `allocates`;
-    `allocated` are those it was given before, as its object says.
+    `allocated` are those it was given before, as its object says. `visibility` is PUBLIC, or NAMESPACE where only
+    clients of its own namespace see it.
     """
 
     key: str
@@ -102,6 +103,7 @@ class Declared(msgspec.Struct, frozen=True, gc=False):
     ingress_waypoint: bool = False
     allocates: bool = False
     allocated: tuple[str, ...] = ()
+    visibility: str = "PUBLIC"
 
     @property
     def object(self) -> ObjectKey:
@@ -111,7 +113,7 @@ class Declared(msgspec.Struct, frozen=True, gc=False):
 
 class Services(msgspec.Struct, frozen=True):
     """Services of all clusters: those of Kubernetes by their objects, and those together with ServiceEntries' by a
-    label of their selector (cluster, namespace, label), by key, and by hostname.
+    label of their selector (cluster, namespace, label), by key, and those of ServiceEntries that all see by hostname.
     """
 
     declared: Collection[ObjectKey, Declared]
@@ -180,13 +182,13 @@ def index(
 
     def hostnames(_key: tuple[str, ...], service: Declared) -> Iterable[str]:
         # Only ServiceEntries give hosts of one name to several namespaces.
-        return (service.hostname,) if service.kind == "ServiceEntry" else ()
+        return (service.hostname,) if service.kind == "ServiceEntry" and service.visibility == "PUBLIC" else ()
 
     return Services(
         declared=declared,
         by_selector=graph.index("services by selector", both, _selector_groups),
         candidates=graph.index("candidates of services", both, lambda _, one: (one.key,)),
-        by_hostname=graph.index("entries by hostname", both, hostnames),
+        by_hostname=graph.index("public entries by hostname", both, hostnames),
     )
 
 

@@ -196,6 +196,7 @@ def declare(
             load_balancing=balancing,
             ip_families=_FAMILIES.get(one.ip_families, service.IPFamilies.DUAL),
             canonical=one.canonical,
+            visibility=service.Visibility[one.visibility],
             ingress_use_waypoint=one.ingress_waypoint,
             waypoint=_waypoint(one.attached.waypoint) if one.attached else None,
             weighted_waypoints=_weighted(one.attached) if one.attached else (),

@@ -1,8 +1,9 @@
 """The fact of the mesh configuration: ConfigMap ``istio`` of the system namespace, key ``mesh`` (YAML text).
 
 Of Istio's MeshConfig only the fields used: trust domain, root namespace, where gateways write their access logs, which
-services are global (serviceScopeConfigs, istio.mesh.v1alpha1.MeshConfig field 67) and which namespaces count at all
-(discoverySelectors, field 59). Other ConfigMaps are no facts.
+services are global (serviceScopeConfigs, istio.mesh.v1alpha1.MeshConfig field 67), who may see those of ServiceEntries
+(serviceEntryVisibility, field 72) and which namespaces count at all (discoverySelectors, field 59). Other ConfigMaps
+are no facts.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from watchers.facts.selectors import LabelSelector, LabelSelectorObject, Require
 
 __all__ = [
     "ConfigMapObject",
+    "EntryVisibility",
     "LabelSelector",
     "MeshConfig",
     "Requirement",
@@ -41,10 +43,22 @@ class ServiceScope(msgspec.Struct, frozen=True, gc=False):
     scope: str
 
 
+class EntryVisibility(msgspec.Struct, frozen=True, gc=False):
+    """Who may see what ServiceEntries declare: PUBLIC, NAMESPACE (clients of their own) or NONE.
+
+    ``policies`` are (visibility, selectors of namespaces, any of which will do); the first one that selects an entry's
+    namespace decides, else the ``default``. A selector that is None selects everything.
+    """
+
+    default: str
+    policies: tuple[tuple[str, tuple[LabelSelector | None, ...]], ...]
+
+
 class MeshConfig(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="MeshConfig"):
     """The mesh configuration. "" where a field is absent; ``scopes`` is None where serviceScopeConfigs is (the default
     applies) and empty where it is an empty list (nothing is global). ``discovery`` selects namespaces by any of its
-    selectors, and is None where discoverySelectors is absent or an empty list (every namespace counts).
+    selectors, and is None where discoverySelectors is absent or an empty list (every namespace counts). Without
+    ``entry_visibility`` all ServiceEntries are for everybody.
     """
 
     trust_domain: str
@@ -52,6 +66,7 @@ class MeshConfig(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="M
     scopes: tuple[ServiceScope, ...] | None
     access_log_file: str = ""
     discovery: tuple[LabelSelector, ...] | None = None
+    entry_visibility: EntryVisibility | None = None
 
 
 class ConfigMapData(msgspec.Struct, gc=False):
@@ -75,6 +90,26 @@ class ServiceScopeObject(msgspec.Struct, gc=False):
     scope: Literal["LOCAL", "GLOBAL"] | None = None
 
 
+class VisibilityRuleObject(msgspec.Struct, gc=False):
+    """One entry of ``matchingRules``."""
+
+    namespaces: LabelSelectorObject | None = msgspec.field(default=None, name="namespaceSelector")
+
+
+class VisibilityPolicyObject(msgspec.Struct, gc=False):
+    """One entry of ``serviceEntryVisibility.policies``."""
+
+    visibility: Literal["PUBLIC", "NAMESPACE", "NONE"] | None = None
+    rules: list[VisibilityRuleObject] | None = msgspec.field(default=None, name="matchingRules")
+
+
+class VisibilityObject(msgspec.Struct, gc=False):
+    """``serviceEntryVisibility``."""
+
+    default: Literal["PUBLIC", "NAMESPACE", "NONE"] | None = msgspec.field(default=None, name="defaultVisibility")
+    policies: list[VisibilityPolicyObject] | None = None
+
+
 class MeshObject(msgspec.Struct, gc=False):
     """The text under ``mesh``, read."""
 
@@ -83,6 +118,7 @@ class MeshObject(msgspec.Struct, gc=False):
     scopes: list[ServiceScopeObject] | None = msgspec.field(default=None, name="serviceScopeConfigs")
     access_log_file: str | None = msgspec.field(default=None, name="accessLogFile")
     discovery: list[LabelSelectorObject | None] | None = msgspec.field(default=None, name="discoverySelectors")
+    visibility: VisibilityObject | None = msgspec.field(default=None, name="serviceEntryVisibility")
 
 
 def is_mesh_config(metadata: Name, system_namespace: str) -> bool:
@@ -128,6 +164,28 @@ def _mesh_config(text: str) -> MeshConfig:
         None if mesh.scopes is None else tuple([_scope(scope, place) for place, scope in enumerate(mesh.scopes)]),
         access_log_file,
         _discovery(mesh.discovery or []),
+        _visibility(mesh.visibility) if mesh.visibility is not None else None,
+    )
+
+
+def _visibility(wire: VisibilityObject) -> EntryVisibility:
+    place = ("serviceEntryVisibility", "policies")
+    return EntryVisibility(
+        wire.default or "PUBLIC",
+        tuple(
+            [
+                (
+                    policy.visibility or "PUBLIC",
+                    tuple(
+                        [
+                            read_selector(rule.namespaces, *place, one, "matchingRules", two, "namespaceSelector")
+                            for two, rule in enumerate(policy.rules or ())
+                        ]
+                    ),
+                )
+                for one, policy in enumerate(wire.policies or ())
+            ]
+        ),
     )
 
 

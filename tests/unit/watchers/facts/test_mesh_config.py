@@ -10,7 +10,7 @@ from tests.kit import manifests
 from tests.unit.watchers.recorded import recorded
 from watchers.facts import kinds
 from watchers.facts.invalid import InvalidObject
-from watchers.facts.mesh_config import LabelSelector, MeshConfig, Requirement, ServiceScope
+from watchers.facts.mesh_config import EntryVisibility, LabelSelector, MeshConfig, Requirement, ServiceScope
 
 
 def fact(document: Any) -> Any:
@@ -109,3 +109,30 @@ def test_an_alias_bomb_in_the_text_is_refused() -> None:
 
 def test_what_is_no_whole_path_is_no_access_log() -> None:
     assert refused("accessLogFile: logs/access").path == ("data", "mesh", "accessLogFile")
+
+
+def test_who_may_see_entries() -> None:
+    told = fact(
+        manifests.mesh_config_map(
+            serviceEntryVisibility={
+                "defaultVisibility": "NAMESPACE",
+                "policies": [
+                    {
+                        "visibility": "NONE",
+                        "matchingRules": [{"namespaceSelector": {"matchLabels": {"team": "pay"}}}, {}],
+                    },
+                    {},
+                ],
+            }
+        )
+    )
+    assert told.entry_visibility == EntryVisibility(
+        "NAMESPACE", (("NONE", (LabelSelector((("team", "pay"),), ()), None)), ("PUBLIC", ()))
+    )
+    assert fact(manifests.mesh_config_map(serviceEntryVisibility={})).entry_visibility == EntryVisibility("PUBLIC", ())
+    assert fact(manifests.mesh_config_map()).entry_visibility is None
+
+
+def test_a_visibility_that_does_not_exist_is_refused() -> None:
+    error = refused("\nserviceEntryVisibility:\n  defaultVisibility: SOME\n")
+    assert error.path == ("data", "mesh", "serviceEntryVisibility", "defaultVisibility")
