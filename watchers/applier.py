@@ -131,6 +131,10 @@ class Applier:
             pass
 
     async def _apply(self, queue: WriteQueue, key: WriteKey, write: Write) -> None:
+        if not self._leads():
+            # The loop was held up since this was its turn.
+            queue.trouble(key, self._clock())
+            return
         now = dt.datetime.fromtimestamp(self._wall(), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         try:
             reply = await self._session.send(

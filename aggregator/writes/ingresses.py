@@ -64,9 +64,11 @@ def declare(
         front = at.get(fronts, home.cluster_key(home.cluster))
         if front is None:
             return Withheld("HomeNotSynced")
+        if not front.named:
+            return IngressStatus(()) if ingress.told else Withheld("AddressNotNamed")
         refusal = judge(at, ingress) if includes(at, key[0], key[2]) else UNSELECTED
-        if refusal is not None or not front.named:
-            return IngressStatus(()) if ingress.told else refusal or Withheld("AddressNotNamed")
+        if refusal is not None:
+            return IngressStatus(()) if ingress.told else refusal
         if not front.addresses:
             return Withheld("AddressPending")
         if front.addresses == ingress.addresses:

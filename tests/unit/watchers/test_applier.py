@@ -37,17 +37,20 @@ class World:
             self.cluster.apply(manifests.ingress(f"shop/{name}", f"{name}.example", "cart"))
         self.table: Table[WriteKey, Write] = Table("writes")
         self.metrics = WriteMetrics()
-        self.leads = True
+        self.answer: Callable[[], bool] = lambda: True
         self.applier = Applier(
             self.table,
             MemorySession(self.cluster),
-            leads=lambda: self.leads,
+            leads=self.leads,
             metrics=self.metrics,
             clock=asyncio.get_running_loop().time,
             wall=lambda: 1_767_225_600.0,
             chance=lambda: 1.0,
             manner=manner,
         )
+
+    def leads(self) -> bool:
+        return self.answer()
 
     def set(self, *names: str, write: Write | None = ONE) -> None:
         self.table.apply([(key(name), write) for name in names])
@@ -282,9 +285,26 @@ async def test_an_api_server_that_is_away_is_not_hammered_and_then_everything_is
 @virtual_time
 async def test_nothing_is_sent_by_one_who_does_not_lead_any_more() -> None:
     async with running("a") as world:
-        world.leads = False
+        world.answer = lambda: False
         world.set("a")
         await asyncio.sleep(60)
+        assert world.patches() == []
+
+
+@virtual_time
+async def test_whether_it_leads_is_asked_right_before_a_request() -> None:
+    async with running("a") as world:
+        await asyncio.sleep(1)
+        asked: list[bool] = []
+
+        def leads() -> bool:
+            asked.append(len(asked) < 1)
+            return asked[-1]
+
+        world.answer = leads
+        world.set("a")
+        await asyncio.sleep(60)
+        assert asked[:2] == [True, False]
         assert world.patches() == []
 
 
