@@ -16,7 +16,7 @@ whose fault has its tests elsewhere:
   test_kubernetes_sockets.py::test_tasks_sockets_and_memory_are_the_same_after_300_rotations
 - 12, a Secret deleted: feature/test_kubernetes.py::test_a_cluster_whose_secret_goes_is_withdrawn,
   test_kubernetes_clusters.py::test_removal_is_complete_and_late_events_of_a_removed_cluster_die,
-  test_kubernetes_sockets.py::test_nothing_is_left_of_a_remote_after_50_joins_and_leaves
+  test_kubernetes_sockets.py::test_nothing_is_left_of_a_remote_after_joins_and_leaves
 - 13, two claims:
   test_kubernetes_clusters.py::test_the_oldest_secret_owns_a_cluster_and_the_next_takes_over_without_a_dip
   and ::test_one_api_server_under_two_ids_counts_once

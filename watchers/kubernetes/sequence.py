@@ -18,6 +18,8 @@ from watchers.kubernetes.lines import Overlong, told_of
 
 _CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 _FIELD = b'"resourceVersion":"'
+_FIELD_LENGTH = len(_FIELD)
+_QUOTE = b'"'
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -50,24 +52,31 @@ def in_order(lines: Sequence[bytes], after: str) -> tuple[Sequence[bytes], bool]
     or news that was overtaken on its way: whether it counts cannot be known, so it is left out, and whoever asks has to
     list anew. A line that is no change and no bookmark ends what can be ordered.
     """
-    newest = number(after)
-    if newest is None:
+    told = number(after)
+    if told is None:
         return lines, False
+    newest = after.encode()
+    digits = len(newest)
     for line in lines:
-        told = _version(line)
-        if told is not None:
-            if told <= newest:
-                return _ordered(lines, number(after) or 0)
-            newest = told
+        # The first is that of the object's metadata, as API servers write it. Numbers of equal length are compared as
+        # text: nearly all are.
+        begin = line.find(_FIELD) + _FIELD_LENGTH
+        end = begin + digits
+        version = line[begin:end]
+        if version > newest and line.startswith(_QUOTE, end) and begin >= _FIELD_LENGTH and version.isdigit():
+            newest = version
+        elif begin >= _FIELD_LENGTH:
+            longer = _version(line, begin)
+            if longer is not None:
+                if longer <= int(newest):
+                    return _ordered(lines, told)
+                newest = b"%d" % longer
+                digits = len(newest)
     return lines, False
 
 
-def _version(line: bytes) -> int | None:
-    """The version in a line, found in its text: the first is that of the object's metadata, as API servers write it."""
-    begin = line.find(_FIELD)
-    if begin < 0:
-        return None
-    begin += len(_FIELD)
+def _version(line: bytes, begin: int) -> int | None:
+    """The version that begins there in the text of a line."""
     return number(line[begin : line.find(b'"', begin, begin + 20)])
 
 

@@ -52,6 +52,20 @@ def test_versions_that_are_no_numbers_are_not_compared(after: str) -> None:
     assert in_order([line("x"), *lines], "5") == ([line("x"), *lines], False)
 
 
+def test_versions_grow_in_length_too() -> None:
+    lines = [line(99), line(100), line(1000), line(1001)]
+    assert in_order(lines, "9") == (lines, False)
+    assert in_order([line(100), line(99)], "9") == ([line(99), line(100)], False)
+
+
+BROKEN_OFF = [b'{"resourceVersion":"', b'{"resourceVersion":"7', b'{"resourceVersion":"7x"', b'"', b""]
+
+
+@pytest.mark.parametrize("odd", BROKEN_OFF)
+def test_lines_that_break_off_are_left_to_whoever_reads_them(odd: bytes) -> None:
+    assert in_order([line(6), odd, line(7)], "5") == ([line(6), odd, line(7)], False)
+
+
 def test_what_ends_a_batch_ends_the_order() -> None:
     lines = [line(8), line(7), b"<html>", line(6)]
     assert in_order(lines, "5") == ([lines[1], lines[0], b"<html>", lines[3]], False)
