@@ -22,7 +22,7 @@ async def test_every_selection_there_is_and_will_be_is_told() -> None:
     assert west.namespaces == frozenset({"shop"})
     table.apply([(("west",), Selected(None)), (("east",), Selected(()))])
     await asyncio.sleep(0.1)
-    assert (west.namespaces, east.namespaces) == (None, frozenset())
+    assert [one.namespaces for one in (west, east)] == [None, frozenset()]
     following.cancel()
 
 
