@@ -104,7 +104,8 @@ def crowd(pods: int = 400, services: int = 20) -> KubeCluster:
     cluster.apply(namespace("shop"), node("mesa-1", region="r2", zone="r2a"))
     for number in range(services):
         app = {"app": f"orders-{number}"}
-        cluster.apply(service(f"shop/orders-{number}", f"10.97.{number // 250}.{number % 250}", selector=app, is_global=True))
+        address = f"10.97.{number // 250}.{number % 250}"
+        cluster.apply(service(f"shop/orders-{number}", address, selector=app, is_global=True))
         members = range(number, pods, services)
         addresses = {each: f"10.2.{each // 250}.{each % 250}" for each in members}
         cluster.apply(*(pod(f"shop/p-{each}", ip, labels=app, node="mesa-1") for each, ip in addresses.items()))

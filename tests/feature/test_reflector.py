@@ -23,7 +23,8 @@ from watchers.kubernetes.flow import Flow, Rounds
 from watchers.kubernetes.kubeconfig import ApiServer
 from watchers.kubernetes.listwatch import Pace
 from watchers.kubernetes.quota import Holdings
-from watchers.kubernetes.reflector import Reflector, Resource, resources
+from watchers.kubernetes.reflector import Reflector
+from watchers.kubernetes.resources import Resource, resources
 from watchers.kubernetes.session import Requests, Session
 from watchers.metrics import WatchMetrics
 

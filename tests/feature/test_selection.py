@@ -20,7 +20,8 @@ from watchers.kubernetes.budget import Limits
 from watchers.kubernetes.flow import Flow, Rounds
 from watchers.kubernetes.listwatch import Pace
 from watchers.kubernetes.quota import Holdings
-from watchers.kubernetes.reflector import Reflector, resources
+from watchers.kubernetes.reflector import Reflector
+from watchers.kubernetes.resources import resources
 from watchers.metrics import WatchMetrics
 from watchers.selection import PATIENCE, Selection
 

@@ -24,7 +24,8 @@ from watchers.kubernetes.heartbeat import Heartbeat
 from watchers.kubernetes.kubeconfig import ApiServer, InvalidKubeconfig
 from watchers.kubernetes.listwatch import USUAL, Pace
 from watchers.kubernetes.quota import Holdings
-from watchers.kubernetes.reflector import Reflector, Resource, resources
+from watchers.kubernetes.reflector import Reflector
+from watchers.kubernetes.resources import Resource, resources
 from watchers.kubernetes.session import Broken, Requests, Session
 from watchers.metrics import WatchMetrics
 from watchers.registration import LABEL, REMOTE_SECRET

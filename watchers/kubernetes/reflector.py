@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from watchers.facts import Fact, ObjectKey, mesh_config, secrets
+from watchers.facts import Fact, ObjectKey
 from watchers.facts.invalid import InvalidObject
-from watchers.facts.kinds import KINDS, Kind
 from watchers.kubernetes.budget import SHARE
 from watchers.kubernetes.events import EventReader, refusal
 from watchers.kubernetes.flow import Flow
@@ -39,6 +38,7 @@ from watchers.kubernetes.listwatch import (
     Watch,
 )
 from watchers.kubernetes.quota import Holdings
+from watchers.kubernetes.resources import Resource
 from watchers.kubernetes.session import Broken, Requests, Response
 from watchers.metrics import WatchMetrics
 from watchers.selection import Selection
@@ -55,54 +55,6 @@ _OF_SYSTEM_NAMESPACE = frozenset({"Gateway"})
 """Kinds that are read of the system namespace in any case: what leads into a network may be there."""
 
 Request = List | Watch | Discover | Wait
-
-
-class Resource(msgspec.Struct, frozen=True):
-    """Objects of a kind as they are asked for: all, those of a namespace, or those a selector selects."""
-
-    kind: Kind
-    namespace: str = ""
-    field_selector: str = ""
-    label_selector: str = ""
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Where an API server serves them, the best version first."""
-        plural = _plural(self.kind.name.lower())
-        place = f"namespaces/{self.namespace}/" if self.namespace else ""
-        return tuple(
-            f"/{'apis' if '/' in version else 'api'}/{version}/{place}{plural}" for version in self.kind.api_versions
-        )
-
-    def prefix(self, cluster: str) -> tuple[str, ...]:
-        """What the keys of their facts begin with; nobody else may write there."""
-        prefix = (cluster, self.kind.fact)
-        return (*prefix, self.namespace) if self.namespace else prefix
-
-    @property
-    def selective(self) -> bool:
-        """Whether it is read of selected namespaces alone."""
-        return self.kind.namespaced and not self.namespace
-
-
-def _plural(name: str) -> str:
-    """The name of a kind's resource, as API conventions form it."""
-    if name.endswith("y") and name[-2] not in "aeiou":
-        return f"{name[:-1]}ies"
-    return f"{name}es" if name.endswith("s") else f"{name}s"
-
-
-def resources(system_namespace: str, kinds: Iterable[Kind] = KINDS) -> tuple[Resource, ...]:
-    """Every kind as it is asked for, so that a server sends no object that would become no fact."""
-    return tuple(_resource(kind, system_namespace) for kind in kinds)
-
-
-def _resource(kind: Kind, system_namespace: str) -> Resource:
-    if kind.fact == "MeshConfig":
-        return Resource(kind, namespace=system_namespace, field_selector=f"metadata.name={mesh_config.NAME}")
-    if kind.fact == "TLSSecret":
-        return Resource(kind, field_selector=f"type={secrets.TLS_TYPE}")
-    return Resource(kind)
 
 
 class Reflector:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from watchers.facts.kinds import KINDS
-from watchers.kubernetes.reflector import resources
+from watchers.kubernetes.resources import resources
 
 SERVED = {
     "Namespace": "/api/v1/namespaces",

@@ -27,7 +27,8 @@ from watchers.facts import Fact, ObjectKey, keys
 from watchers.kubernetes.budget import Limits
 from watchers.kubernetes.flow import Flow, Rounds
 from watchers.kubernetes.quota import Holdings
-from watchers.kubernetes.reflector import Reflector, resources
+from watchers.kubernetes.reflector import Reflector
+from watchers.kubernetes.resources import resources
 from watchers.metrics import WatchMetrics
 from watchers.selection import Selection
 
