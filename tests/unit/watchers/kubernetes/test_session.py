@@ -16,8 +16,10 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 
 from tests.kit.certificates import Issuer, host_pair, p256, pem
 from watchers.kubernetes import session as sessions
+from watchers.kubernetes import tls
 from watchers.kubernetes.kubeconfig import ApiServer, InvalidKubeconfig
-from watchers.kubernetes.session import TLS_BUFFER, Broken, Session, lower_tls_buffers, tls_context
+from watchers.kubernetes.session import Broken, Session
+from watchers.kubernetes.tls import TLS_BUFFER, lower_tls_buffers, tls_context
 
 AUTHORITY = Issuer("kubernetes")
 CA = pem(AUTHORITY.certificate).decode()
@@ -359,7 +361,7 @@ def test_buffers_are_never_made_larger() -> None:
 
 
 def test_where_asyncio_has_no_such_buffer_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "sslproto", type("module", (), {"SSLProtocol": object}))
+    monkeypatch.setattr(tls, "sslproto", type("module", (), {"SSLProtocol": object}))
     assert not lower_tls_buffers()
 
 
