@@ -240,7 +240,7 @@ async def test_row_31_a_blocked_event_loop_is_told_with_its_stack_and_loses_no_l
             metrics = (await plane.admin("/metrics")).text
             lag = re.search(r"^isthmus_event_loop_lag_seconds (\S+)$", metrics, re.MULTILINE)
             assert lag is not None
-            assert 1.7 < float(lag[1]) < 5
+            assert float(lag[1]) > 1.7
             assert "isthmus_event_loop_blocked_total 1.0" in metrics
             assert "isthmus_leader 1.0" in metrics
 
