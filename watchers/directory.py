@@ -35,15 +35,22 @@ loop, and each holds its file several times over; reading does not wait, as a di
 
 
 async def watch_directory(
-    cluster: str, path: Path, facts: Facts, *, home: bool, system_namespace: str, deadline: float
+    cluster: str,
+    path: Path,
+    facts: Facts,
+    *,
+    home: bool,
+    system_namespace: str,
+    deadline: float,
+    now: Callable[[], float] = time.time,
 ) -> None:
     """Keeps the facts of a cluster equal to what the manifests in a directory say, until cancelled.
 
     ``home`` and ``deadline`` (seconds of Unix time) are handed on in the Cluster fact; ``system_namespace`` is where
-    the mesh configuration is. Raises SourceError if the directory cannot be read at the start or cannot be watched,
-    and ValueError for an impossible id.
+    the mesh configuration is; ``now`` is the time. Raises SourceError if the directory cannot be read at the start or
+    cannot be watched, and ValueError for an impossible id.
     """
-    directory = Directory(cluster, path, home=home, system_namespace=system_namespace, deadline=deadline)
+    directory = Directory(cluster, path, home=home, system_namespace=system_namespace, deadline=deadline, now=now)
     source = f"directory {cluster}"
     received = time.time_ns()
     facts.apply([directory.state("syncing")], Cause(received, source, 0))

@@ -12,6 +12,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -59,13 +60,13 @@ class Clusters:
         selections: Table[tuple[str], Selected],
         *,
         now: Callable[[], float],
-        watch: WatchSource = watch_directory,
+        watch: WatchSource | None = None,
     ) -> None:
         self._settings = settings
         self._facts = facts
         self._selections = selections
         self._now = now
-        self._watch_source = watch
+        self._watch_source: WatchSource = watch or partial(watch_directory, now=now)
         self.metrics = WatchMetrics()
         # Home is waited for without limit: nobody is served before it has been read.
         self._deadline = now() + settings.remote_timeout

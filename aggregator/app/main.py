@@ -38,7 +38,6 @@ from aggregator.mesh.home import Home
 from aggregator.operate.clusters import ClusterQuestions
 from aggregator.pipeline import Pipeline
 from aggregator.views import ztunnel
-from watchers.directory import watch_directory
 from watchers.lookups.dns import Lookups, Resolve
 from watchers.metrics import LookupMetrics
 from xds.server.access import Access
@@ -80,7 +79,7 @@ class ControlPlane:
         settings: Settings,
         *,
         now: Callable[[], float] | None = None,
-        watch: WatchSource = watch_directory,
+        watch: WatchSource | None = None,
         resolve: Resolve | None = None,
     ) -> None:
         now = now or steady_clock()

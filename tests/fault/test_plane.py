@@ -305,6 +305,39 @@ async def test_a_wall_clock_set_forward_does_not_let_the_limit_of_an_unread_remo
         assert plane.control.readiness().waiting == ("cluster beta is connecting",)
 
 
+async def test_a_directory_that_is_lost_for_too_long_is_reported_and_withdrawn_where_that_is_asked_for(
+    world: TwoClusters, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, away = Clock(), world.beta.with_name("away")
+    settings: dict[str, Any] = {"stale_after": 60.0, "stale_ttl": 300.0}
+    async with world.plane(now=clock, **settings) as plane, plane.connect(Ztunnel("net1")) as client:
+        await learned(client)
+        world.beta.rename(away)
+        await eventually(lambda: plane.cluster("beta").state == "stale")
+        assert plane.control.readiness().unsettled == ()
+        (_, status) = plane.control.clusters.statuses()
+        assert (status.state, status.withdrawn) == ("Stale", plane.cluster("beta").unconfirmed + 300)
+        clock.now += 70
+        # Time is looked at with the next change.
+        world.cart_pod(world.alpha, 3)
+        await told(client, WAY)
+        (line,) = plane.control.readiness().unsettled
+        assert line.endswith("(for longer than --stale-after)")
+        clock.now += 300
+        (world.alpha / "cart-3.yaml").unlink()
+        await client.until(lambda machine: WAY not in machine.held(ADDRESS_TYPE))
+        assert [
+            record.__dict__["effect"] for record in caplog.records if record.message == "cluster past its limit"
+        ] == [
+            "its endpoints behind gateways count half",
+            "its endpoints are withdrawn",
+        ]
+        assert (await plane.health("/ready")).status == 200
+        away.rename(world.beta)
+        await client.until(lambda machine: WAY in machine.held(ADDRESS_TYPE))
+        assert plane.control.readiness().unsettled == ()
+
+
 # For long.
 
 

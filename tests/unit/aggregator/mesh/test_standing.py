@@ -12,7 +12,7 @@ from tests.kit.world import World, changed_names
 ORDERS = "shop/orders.shop.svc.cluster.local"
 REACH = "net-b/SplitHorizonWorkload/istio-system/{}/{}/" + ORDERS
 BETA, GAMMA = REACH.format("edge", "203.0.113.9"), REACH.format("other", "203.0.113.10")
-POLICY = {"stale_after": 60.0, "stale_ttl": 300.0}
+POLICY: dict[str, Any] = {"stale_after": 60.0, "stale_ttl": 300.0}
 
 
 def pod(number: int, address: str, **fields: Any) -> m.Manifest:
