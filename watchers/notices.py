@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable, Iterable
 from weakref import WeakKeyDictionary
 
@@ -49,6 +50,8 @@ class Notices:
             if self._inotify is None:
                 # Never waits: there is something to read when the loop says so.
                 self._inotify = Inotify(sync_timeout=0)
+                # What it calls NONBLOCK is not.
+                os.set_blocking(self._inotify.fd, False)
                 asyncio.get_running_loop().add_reader(self._inotify.fd, self._read)
             for directory in directories:
                 place = self._inotify.add_watch(directory, _CONTENTS if directory in contents else _ENTRIES)
@@ -77,7 +80,15 @@ class Notices:
             self._places.clear()
 
     def _read(self) -> None:
-        for event in self._inotify or ():
+        inotify = self._inotify
+        # Who is told may leave, and follow again: the instance may then be closed, and its number that of another file.
+        while inotify is not None and inotify is self._inotify:
+            try:
+                event = inotify.sync_get()
+            except BlockingIOError:
+                return
+            if event is None:
+                return
             self._tell(event)
 
     def _tell(self, event: Event) -> None:

@@ -103,3 +103,25 @@ async def test_nothing_is_done_while_nothing_changes(tmp_path: Path) -> None:
     for watch in watches:
         await watch.__aexit__(None, None, None)
     assert not notices()._followers
+
+
+async def test_who_is_told_may_leave_and_follow_again_and_nothing_ever_waits(tmp_path: Path) -> None:
+    notices = Notices()
+    heard: list[str | None] = []
+    directories = [str(tmp_path)]
+
+    def told(path: str | None) -> None:
+        heard.append(path)
+        # The instance is closed, and another one opened, most likely under the same number.
+        notices.leave(told)
+        notices.follow(directories, frozenset(), told)
+
+    notices.follow(directories, frozenset(), told)
+    try:
+        for name in ("one", "two", "three"):
+            before = len(heard)
+            (tmp_path / name).touch()
+            await eventually(lambda before=before: len(heard) > before)  # type: ignore[misc]
+            assert heard[-1] == str(tmp_path / name)
+    finally:
+        notices.leave(told)
