@@ -1,8 +1,9 @@
 """What Isthmus and what istiod do when something breaks: the same faults, on the same API servers, seen by ztunnels.
 
 `python -m tests.bench.faults --size small|full` puts each through the rows of tests.bench.fault_rows and prints their
-figures, Isthmus' own and istiod's as its peer; `--table` prints those of the last run as the table of docs/faults.md.
-A figure that is `inf` did not come about while it was waited for.
+figures, Isthmus' own and istiod's as its peer; small has only rows that are done within seconds, unless they are named.
+`--table` prints the newest figures of every row as the table of docs/benchmarks.md. A figure that is `inf` did not come
+about while it was waited for.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def measure(size: str, rows: Iterable[Row]) -> None:
 
 
 def table(size: str) -> list[str]:
-    """The figures of the last run as the lines of a Markdown table."""
+    """The newest figures of every row as the lines of a Markdown table."""
     lines = (RESULTS / "faults.jsonl").read_text().splitlines()
     rows = [row for row in map(json.loads, lines) if row["size"] == size]
     told = ["| # | fault | what was seen | expected | Isthmus | istiod |", "|---|---|---|---|---|---|"]
@@ -69,17 +70,17 @@ def _shown(value: float | None, unit: str) -> str:
 
 
 def main() -> None:
-    """All rows, or the one that is named."""
+    """The rows of this size, or those that are named."""
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--size", choices=sorted(SIZES), default="small")
-    arguments.add_argument("--row", type=int, choices=[row.number for row in ROWS])
-    arguments.add_argument("--table", action="store_true", help="print the last run's figures as a table")
+    arguments.add_argument("--row", type=int, action="append", choices=[row.number for row in ROWS])
+    arguments.add_argument("--table", action="store_true", help="print the newest figures as a table")
     given = arguments.parse_args()
     if given.table:
         print("\n".join(table(given.size)))
         return
-    in_time = [row for row in ROWS if given.size == "full" or row.soon]
-    measure(given.size, [row for row in ROWS if row.number == given.row] if given.row else in_time)
+    named = given.row or [row.number for row in ROWS if given.size == "full" or row.soon]
+    measure(given.size, [row for row in ROWS if row.number in named])
 
 
 if __name__ == "__main__":
