@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
+
 from tests.kit.clock import virtual_time
 from tests.kit.eventually import eventually
 from tests.kit.kube_api import KubeApi, KubeCluster
@@ -134,3 +136,19 @@ async def test_a_service_of_5000_endpoints_is_read_in_slices_while_others_are_to
             slices.append(time.thread_time() - began)
         # One turn of the loop takes a share of it, never all.
         assert len(slices) > 3
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@virtual_time
+async def test_a_long_first_list_is_written_some_at_a_time_and_is_synced_when_it_is_complete(streams: bool) -> None:
+    quay, mesa = KubeCluster("quay"), KubeCluster("mesa")
+    mesa.watch_list = streams
+    mesa.apply(*(pod(f"shop/p-{number}", f"10.1.{number // 250}.{number % 250}") for number in range(6_500)))
+    async with KubeMesh(quay, mesa) as mesh:
+        changes: list[int] = []
+        cursor = mesh.table.cursor("mesa", lambda: changes.append(len(cursor.take().changes)))
+        mesh.register("far", {"mesa": mesa})
+        await asyncio.sleep(30)
+        assert (mesh.state("mesa"), len(mesh.names("mesa"))) == ("synced", 6_500)
+        assert max(changes) <= 2_100
+        cursor.close()

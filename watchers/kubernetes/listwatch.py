@@ -196,6 +196,10 @@ class ListWatch:
         """Objects of the list that is being read, so far."""
         return len(self._pending)
 
+    def first(self) -> Sequence[tuple[ObjectKey, Fact]]:
+        """The objects so far of the first list there is, which replaces nothing; none if it is a later one."""
+        return () if self._complete else tuple(self._pending.items())
+
     def again(self, now: float) -> list[Action]:
         """Everything is to be read anew: there is room for what was not taken."""
         self._again = True

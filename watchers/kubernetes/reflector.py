@@ -50,6 +50,7 @@ _DECODED_INLINE = 4 << 20
 _DISCOVERY_SECONDS = 30.0
 _DROPPED_AT_ONCE = 1000
 _ASKED_AGAIN_SECONDS = 30.0
+_ENTERED_AT_ONCE = 2000
 
 _OF_SYSTEM_NAMESPACE = frozenset({"Gateway"})
 """Kinds that are read of the system namespace in any case: what leads into a network may be there."""
@@ -232,6 +233,8 @@ class Reflector:
             return self._machine.failed(Failure("decode", str(error)), self._now())
         await self._flow.passed(len(body), len(page.facts))
         facts = self._kept.quota.gather(page.facts, self._machine.gathered)
+        if not page.continue_token:
+            await self._enter()
         return self._machine.page(msgspec.structs.replace(page, facts=facts), self._now())
 
     async def _watch(self, request: Watch) -> list[Action]:
@@ -257,18 +260,20 @@ class Reflector:
                 if not complete:
                     await self._flow.passed(len(chunk), 0)
                 for batch in batches(complete, SHARE):
-                    following = self._hear(batch)
+                    following = await self._hear(batch)
                     await self._flow.passed(sum(map(len, batch)), len(batch))
                     if following is not None:
                         return [following]
         return machine.ended(self._now())
 
-    def _hear(self, lines: list[bytes]) -> Request | None:
+    async def _hear(self, lines: list[bytes]) -> Request | None:
         """Takes lines of the watch; returns what is to be asked for instead of more of them."""
         machine, quota = self._machine, self._kept.quota
         events = self._reader.read(lines, machine.told_until)
         if not machine.told_until:
             events.changes = dict(quota.gather(events.changes.items(), machine.gathered))
+            if events.initial_end:
+                await self._enter()
         self._metrics.events.add(*self._labels, amount=events.objects)
         self._metrics.heard.set(*self._labels, value=self._received)
         following = self._carry_out(machine.events(events, self._now()))
@@ -297,6 +302,15 @@ class Reflector:
             fields = f"{fields},metadata.namespace={only}".lstrip(",")
         selectors = {"fieldSelector": fields, "labelSelector": labels}
         return {name: value for name, value in selectors.items() if value}
+
+    async def _enter(self) -> None:
+        """Writes a long first list some of it at a time, so that it holds nobody up: it replaces nothing yet."""
+        first = () if self._resource.namespace else self._machine.first()
+        if len(first) <= _ENTERED_AT_ONCE:
+            return
+        for begin in range(0, len(first), _ENTERED_AT_ONCE):
+            self._apply(dict(first[begin : begin + _ENTERED_AT_ONCE]), {}, _ENTERED_AT_ONCE)
+            await asyncio.sleep(0)
 
     def _replace(self, items: dict[ObjectKey, Fact], invalid: Mapping[ObjectKey, InvalidObject]) -> None:
         self._kept.replace(items, invalid, int(self._received * 1e9), self._source)
