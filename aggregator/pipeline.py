@@ -99,7 +99,16 @@ class Pipeline:
         )
         own = services.declare(graph, home, mesh, counts, network.of_cluster, namespaces, through, kube_services)
         entries = service_entries.declare(
-            graph, home, mesh, counts, network.of_cluster, namespaces, through, kube_services, kube_entries
+            graph,
+            home,
+            mesh,
+            counts,
+            standings.of,
+            network.of_cluster,
+            namespaces,
+            through,
+            kube_services,
+            kube_entries,
         )
         declared = services.index(graph, home, own, entries.services)
         workload = workloads.declare(
@@ -172,6 +181,8 @@ class Pipeline:
         self.networks = network
         self.declared = declared
         self.services = merged.services
+        self.allocated = allocated
+        self.exposed = exposed
         self.workloads = workload
         self.clusters = clusters
         self.certificates = in_force

@@ -23,3 +23,8 @@ def pack(address: str) -> bytes | None:
 def is_dns_name(name: str) -> bool:
     """Whether `name` is a lower-case DNS name (RFC 1123)."""
     return _DNS_NAME.match(name) is not None
+
+
+def is_host_name(name: str) -> bool:
+    """Whether `name`, in any case, may be that of a host: its last label is no number, as in an address with a slip."""
+    return is_dns_name(name.lower()) and not name.rpartition(".")[2].isdigit()

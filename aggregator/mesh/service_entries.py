@@ -15,11 +15,12 @@ import msgspec
 
 from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, Withheld
-from aggregator.mesh.addresses import is_dns_name, pack
+from aggregator.mesh.addresses import is_host_name, pack
 from aggregator.mesh.home import Home, Mesh, is_global, visibility_of
 from aggregator.mesh.networks import network_of
 from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.mesh.services import Balancing, Declared, Port, attachment, distribution, protocol_of
+from aggregator.mesh.standing import UNREACHABLE, StandingOf
 from aggregator.mesh.waypoints import Asked, Attached, Waypoints, ingress_uses
 from aggregator.mesh.workload import Workload, WorkloadKey, canonical_name, canonical_revision, locality_of, tunnel_of
 from aggregator.order import rank
@@ -47,6 +48,7 @@ def declare(
     home: Home,
     mesh: Callable[[At], Mesh],
     includes: Includes,
+    standing: StandingOf,
     networks: Collection[ObjectKey, str],
     namespaces: Source[ObjectKey, Namespace],
     waypoints: Waypoints,
@@ -160,6 +162,10 @@ def declare(
             yield (*key, ""), Withheld("EntryServesNothing")
             return
         cluster, _, namespace, name = key
+        relied_on = standing(at, cluster)
+        if relied_on == "withdrawn":
+            yield (*key, ""), UNREACHABLE
+            return
         home_network = network_of(at, networks, home.cluster)
 
         def workload(one: EntryEndpoint, served_hosts: list[str]) -> Workload:
@@ -195,6 +201,7 @@ def declare(
                 locality=locality_of(one.locality),
                 weight=one.weight or 1,
                 identified=bool(one.account),
+                reduced=relied_on == "reduced",
                 waypoint=attached.waypoint if isinstance(attached, Attached) else None,
             )
 
@@ -208,7 +215,7 @@ def declare(
         seen: set[str] = set()
         for number, one in enumerate(entry.endpoints):
             field = f"spec.endpoints[{number}].address"
-            if pack(one.address) is None and not is_dns_name(one.address.lower()):
+            if pack(one.address) is None and not is_host_name(one.address):
                 at.note(key, Finding(key, "EndpointAddressInvalid", field, f"{one.address[:80]!r} is no address"))
             elif one.address in seen:
                 at.note(key, Finding(key, "EndpointAddressRepeated", field, f"{one.address!r} was listed before"))

@@ -10,12 +10,13 @@ from typing import cast
 
 from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
-from aggregator.mesh.addresses import is_dns_name, pack
+from aggregator.mesh.addresses import is_host_name, pack
 from aggregator.mesh.home import Home
 from aggregator.mesh.networks import network_of
 from aggregator.mesh.profiles import Profile, ProfileOf
 from aggregator.mesh.selection import UNSELECTED
 from aggregator.mesh.services import Port
+from aggregator.mesh.standing import UNREACHABLE
 from aggregator.mesh.workload import ServicePorts, Workload, WorkloadKey, locality_of, tunnel_of
 from watchers.facts.istio_networking import REGISTRATION_GROUP, WorkloadEntry
 from watchers.facts.keys import ObjectKey, label
@@ -39,9 +40,11 @@ def declare(
         said = profile_of(at, cluster, namespace, entry.labels)
         if not said.selected:
             return UNSELECTED
+        if said.standing == "withdrawn":
+            return UNREACHABLE
         one = entry.endpoint
         packed = pack(one.address) is not None
-        if not packed and not is_dns_name(one.address.lower()):
+        if not packed and not is_host_name(one.address):
             at.note(key, Finding(key, "EndpointAddressInvalid", "spec.address", f"{one.address[:80]!r} is no address"))
             return Withheld("AddressInvalid", one.address)
         network = one.network or network_of(at, networks, cluster)
@@ -67,6 +70,7 @@ def declare(
             locality=locality_of(one.locality),
             weight=one.weight or 1,
             identified=bool(one.account),
+            reduced=said.standing == "reduced",
             waypoint=said.waypoint,
         )
 

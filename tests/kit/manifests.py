@@ -290,6 +290,60 @@ def mesh_config_map(
     return {**document, "data": {"mesh": yaml.safe_dump(content, sort_keys=False)}}
 
 
+def service_entry(
+    name: str,
+    *hosts: str,
+    resolution: str = "STATIC",
+    ports: Sequence[Fields] = ({"number": 80, "name": "http", "protocol": "HTTP"},),
+    endpoints: Sequence[str | Fields] = (),
+    selector: Fields | None = None,
+    labels: Fields | None = None,
+    is_global: bool = False,
+    allocated: Mapping[str, Sequence[str]] | None = None,
+    created: str = CREATED,
+    **spec: Any,
+) -> Manifest:
+    """A ServiceEntry; an endpoint is its fields, or only its address. ``allocated`` are the addresses in its status, by
+    host; other keyword arguments are further fields of its spec.
+    """
+    place, own_name = _split(name)
+    own_labels = {"istio.io/global": "true"} if is_global else {}
+    own: Manifest = {"hosts": [*hosts], "resolution": resolution, "ports": [dict(port) for port in ports]}
+    if endpoints:
+        own["endpoints"] = [{"address": one} if isinstance(one, str) else dict(one) for one in endpoints]
+    if selector is not None:
+        own["workloadSelector"] = {"labels": dict(selector)}
+    meta, every_label = {"creationTimestamp": created}, {**own_labels, **(labels or {})}
+    document = _object("networking.istio.io/v1", "ServiceEntry", place, own_name, every_label, meta)
+    given = [{"value": one, "host": host} for host, addresses in (allocated or {}).items() for one in addresses]
+    return {**document, "spec": {**own, **spec}, **({"status": {"addresses": given}} if given else {})}
+
+
+def workload_entry(
+    name: str,
+    address: str,
+    *,
+    labels: Fields | None = None,
+    annotations: Fields | None = None,
+    account: str = "",
+    ports: Mapping[str, int] | None = None,
+    created: str = CREATED,
+    **spec: Any,
+) -> Manifest:
+    """A WorkloadEntry with these labels in its metadata; other keyword arguments are further fields of its spec."""
+    place, own_name = _split(name)
+    own: Manifest = {"address": address}
+    if account:
+        own["serviceAccount"] = account
+    if ports:
+        own["ports"] = dict(ports)
+    meta: Manifest = {"creationTimestamp": created}
+    if annotations:
+        meta["annotations"] = dict(annotations)
+    document = _object("networking.istio.io/v1", "WorkloadEntry", place, own_name, labels or {}, meta)
+    return {**document, "spec": {**own, **spec}}
+
+
 def ingress(
     name: str,
     host: str = "",
