@@ -69,9 +69,9 @@ def _plural(kind: str) -> str:
     return name if name == "endpoints" else f"{name[:-1]}ies" if name.endswith(("cy", "ry")) else f"{name}s"
 
 
-RESOURCES = [*READ, *_resources(_MORE), *_resources(_MORE_CUSTOM)]
+RESOURCES = list({one.root: one for one in (*_resources(_MORE), *_resources(_MORE_CUSTOM), *READ)}.values())
 """All kinds that the compiled servers serve."""
-ROOTS = {resource.kind: resource.root for resource in reversed(RESOURCES)}
+ROOTS = {resource.kind: resource.root for resource in RESOURCES}
 """Where objects of a kind are; of the two kinds Gateway, Gateway API's."""
 
 

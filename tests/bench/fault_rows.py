@@ -150,7 +150,7 @@ def killed(rig: Rig, start: Starter) -> list[Seen]:
         back = time.monotonic_ns()
         rig.servers.down(cluster, on=False)
         resumed = scene.told(missed, 120, since=back)
-        cleared = after(lambda: not scene.plane.troubled(cluster), 30)
+        cleared = after(lambda: not scene.plane.troubled(cluster), 30) if flagged < math.inf else math.inf
         scene.calm()
         scene.fleet.heard()
         rig.servers.down(cluster, on=True)
