@@ -215,6 +215,8 @@ class ControlPlane:
                         self.writing.stop()
                     self.serving.clear()
                     await self.listener.stop(self.settings.drain)
+                    if self.writing is not None:
+                        await self.writing.stopped()
         finally:
             await self.listener.stop(0)
             self.health.close()

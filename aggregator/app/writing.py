@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 LEASE = "isthmus-leader"
 _SHOWN = 1000
+_STOP_SECONDS = 5.0
 
 
 class Writing:
@@ -95,9 +96,15 @@ class Writing:
         self._task = tasks.create_task(self.run(), name="write")
 
     def stop(self) -> None:
-        """Stops writing, and lets others lead."""
-        if self._task is not None:
+        """Stops writing, and begins to let others lead; `stopped` waits for that."""
+        # Once: a second time would cut off what the first began.
+        if self._task is not None and not self._task.cancelling():
             self._task.cancel()
+
+    async def stopped(self) -> None:
+        """Waits until others may lead, some seconds at most."""
+        if self._task is not None:
+            await asyncio.wait((self._task,), timeout=_STOP_SECONDS)
 
     async def run(self) -> None:
         """Writes while it leads, until cancelled; then lets others lead."""

@@ -124,6 +124,14 @@ async def test_a_follower_writes_nothing_and_takes_over_where_the_leader_stopped
             assert patches(servers.alpha, "t2").keys() >= {f"i{n}" for n in range(50)} - before.keys()
 
 
+async def test_one_that_stops_without_draining_lets_go_all_the_same(servers: TwoApiServers) -> None:
+    async with servers.plane() as plane:
+        await eventually(lambda: leads(plane))
+        servers.alpha.script(Slow(0.2), verb="update", times=None)
+        await plane.stop()
+        assert lease(servers.alpha)["holderIdentity"] == ""
+
+
 async def test_a_process_that_starts_anew_writes_nothing_that_is_there(servers: TwoApiServers) -> None:
     add_ingresses(servers.alpha, 20)
     async with servers.plane(ingress_address=(ADDRESS,)):
