@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import socket
 import ssl
 import subprocess
@@ -100,6 +101,12 @@ class KubeServer:
         _end(self._process)
         self._process = None
 
+    def crash(self) -> None:
+        """Ends it at once."""
+        if self._process is not None:
+            self._process.kill()
+        self.stop()
+
     # Its administrator.
 
     def kubeconfig(self, directory: Path, token: str = "", *, name: str = "") -> Path:
@@ -159,6 +166,12 @@ class KubeServer:
                 found["spec"]["finalizers"] = []
                 await self.ask("PUT", f"{path}/finalize", found)
 
+    async def delete_manifest(self, manifest: Manifest) -> None:
+        """As `delete`."""
+        namespace, name = manifest["metadata"].get("namespace"), manifest["metadata"]["name"]
+        place = f"{namespace}/{name}" if namespace else name
+        await self.delete(manifest["kind"], place, api_version=manifest["apiVersion"])
+
     async def create_token(self, account: str, seconds: int = 3600) -> str:
         """A token of a service account, named as `namespace/name`, which is made if it is not there."""
         namespace, _, name = account.rpartition("/")
@@ -177,9 +190,7 @@ class KubeServer:
             gone = self._applied.pop()
             if gone["kind"] in ("Namespace", "CustomResourceDefinition"):
                 continue
-            namespace, name = gone["metadata"].get("namespace"), gone["metadata"]["name"]
-            place = f"{namespace}/{name}" if namespace else name
-            await self.delete(gone["kind"], place, api_version=gone["apiVersion"])
+            await self.delete_manifest(gone)
 
     async def _apply(self, path: str, manifest: Manifest) -> None:
         status, said = await self.ask(
@@ -193,7 +204,7 @@ class KubeServer:
 
         async def established() -> bool:
             _, said = await self.ask("GET", path)
-            conditions = {one["type"]: one["status"] for one in said.get("status", {}).get("conditions", [])}
+            conditions = {one["type"]: one["status"] for one in said["status"].get("conditions") or []}
             return conditions.get("Established") == "True"
 
         await eventually_awaited(established, 30.0, interval=0.05)
@@ -331,8 +342,10 @@ def _free_ports(count: int) -> list[int]:
 
 def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    # Tests that are killed leave none of them behind.
+    bound = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
     with log.open("ab") as out:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environ)
+        return subprocess.Popen([*bound, *command], stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environ)
 
 
 def _await(holds: Callable[[], bool], process: subprocess.Popen[bytes] | None, log: Path) -> None:

@@ -19,6 +19,7 @@ from tests.kit.manifests import Manifest
 from tests.kit.plane import Plane
 from tests.kit.process import running
 from tests.kit.two_clusters import TwoClusters
+from watchers.reader_role import Grant, granted, reader
 
 CART_OF_GAMMA = "gamma//Pod/shop/cart-1"
 SYSTEM = "istio-system"
@@ -50,7 +51,7 @@ class ThreeServers:
         for server, path in ((self.alpha, two.alpha), (self.beta, two.beta)):
             await server.apply(*(yaml.safe_load(file.read_text()) for file in crds() if file.name.endswith(DEFINED)))
             for file in sorted(path.glob("*.yaml"), key=lambda file: file.name != "cluster.yaml"):
-                await server.apply(*(each for each in yaml.safe_load_all(file.read_text()) if each))
+                await server.apply(*(valid(each) for each in yaml.safe_load_all(file.read_text()) if each))
         await self.gamma.apply(
             m.namespace(SYSTEM, network="net1"),
             m.namespace("shop"),
@@ -64,11 +65,13 @@ class ThreeServers:
 
     async def clean(self) -> None:
         """Takes it all out again, but namespaces and definitions of kinds, which are slow to go."""
+        granted_ever = [one for grant in Grant for one in granted(grant, SYSTEM)]
         for server in (self.alpha, self.beta, self.gamma):
             await server.clean()
-            await server.delete(*READER)
-        for name in ("beta", "gamma"):
-            await self.unregister(name)
+        for server in (self.beta, self.gamma):
+            await self.unregister(server.name)
+            for manifest in (*reader(SYSTEM), *granted_ever):
+                await server.delete_manifest(manifest)
 
     def plane(self, **settings: Any) -> Plane:
         """A control plane of alpha."""
@@ -100,6 +103,17 @@ class ThreeServers:
     async def unregister(self, cluster: str) -> None:
         """Deletes the Secret that registers a cluster."""
         await self.alpha.delete("Secret", secret_of(cluster))
+
+
+def valid(manifest: Manifest) -> Manifest:
+    """With what Gateway API insists on of gateways, as Istio's own have it."""
+    if manifest["kind"] != "Gateway":
+        return manifest
+    options = {"options": {"gateway.istio.io/tls-terminate-mode": "ISTIO_MUTUAL"}}
+    listeners = [
+        {**one, "tls": {**one["tls"], **options}} if "tls" in one else one for one in manifest["spec"]["listeners"]
+    ]
+    return {**manifest, "spec": {**manifest["spec"], "listeners": listeners}}
 
 
 def token_in(secret: Manifest) -> str:

@@ -12,7 +12,7 @@ from tests.kit.eventually import eventually
 from tests.kit.kube_apiserver import KubeServer
 from tests.kit.kube_binaries import crds
 from tests.kit.plane import Plane, learned, told
-from tests.kit.three_servers import CART_OF_GAMMA, READER, ThreeServers, secret_of, token_in
+from tests.kit.three_servers import CART_OF_GAMMA, READER, ThreeServers, secret_of, token_in, valid
 from tests.kit.two_clusters import CART, CART_1, CART_2, CLIENT, GATEWAY, WAY
 from tests.kit.ztunnel import ADDRESS_TYPE, Ztunnel, ZtunnelMachine
 from watchers.status import ClusterStatus
@@ -206,7 +206,7 @@ async def test_gateways_are_read_once_their_kind_is_installed(world: ThreeServer
         await world.gamma.apply(
             m.namespace("istio-system", network="net3"),
             yaml.safe_load(definition.read_text()),
-            m.east_west_gateway("istio-system/east-west", "192.0.2.30", network="net3"),
+            valid(m.east_west_gateway("istio-system/east-west", "192.0.2.30", network="net3")),
         )
         try:
             await client.until(lambda machine: holds(machine, "NetworkGateway/net3/192.0.2.30/0"), 90.0)
@@ -216,12 +216,12 @@ async def test_gateways_are_read_once_their_kind_is_installed(world: ThreeServer
             )
 
 
-async def test_an_api_server_that_restarts_takes_nothing_away(world: ThreeServers) -> None:
+async def test_an_api_server_that_crashes_and_comes_back_takes_nothing_away(world: ThreeServers) -> None:
     await registered(world, world.beta)
     async with world.plane() as plane, plane.connect(Ztunnel("net1")) as client:
         await client.until(lambda machine: holds(machine, *OF_BETA), 20.0)
         seen = len(client.machine.received)
-        await asyncio.to_thread(world.beta.stop)
+        await asyncio.to_thread(world.beta.crash)
         await in_state(plane, "beta", "Stale")
         world.beta.launch()
         await asyncio.to_thread(world.beta.await_ready)
