@@ -61,16 +61,41 @@ class Encoded(Struct, frozen=True, gc=False):
         return [("digest", self.digest.hex())]
 
 
+ADMITS_NOTHING: Final = 0
+ADMITS_HEALTHY: Final = 1
+ADMITS_ALL: Final = 2
+
+
+class Ties(Struct, frozen=True, gc=False):
+    """What a client settles between resources when one of them arrives, and at no other time. Follows from the bytes.
+
+    A ztunnel enters a workload with the services it names, if they admit it, at the moment the workload arrives (or the
+    service, the first time). A service that goes takes its entries with it, and a workload that was not admitted is
+    forgotten there: when the service comes back, or admits more, the workload must arrive once more, though its bytes
+    are the same.
+
+    `joins` are the names of the resources it is entered with, `admits` is what it takes in itself. One object for all
+    resources of which the same is true.
+    """
+
+    joins: tuple[str, ...] = ()
+    admits: int = ADMITS_NOTHING
+
+
+NO_TIES: Final = Ties()
+
+
 class Resource(Struct, frozen=True, gc=False):
     """A named message as it goes over the wire. Equal when name, digest and all bytes are.
 
     `frame` is the complete field `resources` of a DeltaDiscoveryResponse: tag, length, and the
-    envoy.service.discovery.v3.Resource with name, version, the message as Any, and aliases.
+    envoy.service.discovery.v3.Resource with name, version, the message as Any, and aliases. `ties` stay here.
     """
 
     name: str
     digest: bytes
     frame: bytes
+    ties: Ties = NO_TIES
 
     def __repr__(self) -> str:
         """Without the bytes: they may hold a key."""
@@ -102,6 +127,11 @@ class Resource(Struct, frozen=True, gc=False):
             return inside[value:]
         _, start = _varint_at(inside, value + 1)
         return inside[start:]
+
+    def admits_more(self, before: Resource | None) -> bool:
+        """Whether what joins it must arrive once more at a client that held `before` (None: nothing) of this name."""
+        admitted = ADMITS_NOTHING if before is None else before.ties.admits
+        return self.ties.admits > admitted
 
     def _any_field(self) -> memoryview:
         """The field `resource` with tag and length.
@@ -136,7 +166,9 @@ def concatenate(head: bytes, children: Iterable[tuple[int, Encoded]]) -> Encoded
     return Encoded(b"".join(data), xxh3_128_digest(b"".join(digests)))
 
 
-def wrap(type_url: str, name: str, encoded: Encoded, aliases: Sequence[str] = ()) -> Resource:
+def wrap(
+    type_url: str, name: str, encoded: Encoded, aliases: Sequence[str] = (), ties: Ties = NO_TIES
+) -> Resource:
     """The resource `name` of type `type_url`. Done once for all streams it goes to, and for all its life."""
     data, digest = encoded.data, encoded.digest
     content = _text(_ANY_TYPE_URL, type_url)
@@ -147,7 +179,7 @@ def wrap(type_url: str, name: str, encoded: Encoded, aliases: Sequence[str] = ()
         inside += _text(_RESOURCE_NAME, name)
     for alias in aliases:
         inside += _text(_RESOURCE_ALIASES, alias)
-    return Resource(name, digest, _RESPONSE_RESOURCES + varint(len(inside)) + inside)
+    return Resource(name, digest, _RESPONSE_RESOURCES + varint(len(inside)) + inside, ties)
 
 
 def delta_response(

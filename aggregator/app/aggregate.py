@@ -25,7 +25,7 @@ from aggregator.mesh.standing import PastLimit
 from aggregator.pipeline import ADMISSIONS, HOSTNAMES, PAST_LIMIT, RESOURCES, SELECTIONS, SETTLED, WRITES, Pipeline
 from aggregator.security.admissions import Account
 from aggregator.views.rejections import Rejection
-from aggregator.views.view import Completeness, View
+from aggregator.views.view import Completeness, View, joining_again
 from watchers.facts import Fact
 from watchers.facts.keys import ObjectKey
 from watchers.writes import Write, WriteKey
@@ -71,7 +71,7 @@ class Tables(msgspec.Struct, frozen=True):
             facts=Table("facts"),
             interest=Table("interest"),
             rejections=Table("rejections"),
-            resources=Table("resources", digest=_digest),
+            resources=Table("resources", digest=_digest, repeats=joining_again),
             settled=Table("settled"),
             admissions=Table("admissions"),
             findings=Table("findings"),

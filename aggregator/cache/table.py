@@ -17,7 +17,7 @@ from aggregator.cache.merkle import BUCKETS, Tree, content_digest, table_root
 from aggregator.cache.partitions import Partitions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 __all__ = ["Batch", "Bell", "Cursor", "Table"]
 
@@ -31,11 +31,20 @@ class Table(Generic[K, V]):
     `digest` gives the content digest of a value; it is called only when a root or a journal asks. Values are never None
     and are compared with `==`. Every call that changes something is one revision of the table, a number that only
     grows; the partitions it touched share that number. One prefix has one writer: the table does not arbitrate.
+
+    `repeats`, given the rows of a partition and the changes about to be made to them, names rows beside those that
+    count as changed too, in the same revision and though they are equal: content whose readers must hear of it again.
     """
 
-    def __init__(self, name: str, digest: Callable[[V], bytes] = content_digest) -> None:
+    def __init__(
+        self,
+        name: str,
+        digest: Callable[[V], bytes] = content_digest,
+        repeats: Callable[[Mapping[K, V], Sequence[tuple[K, V | None]]], Iterable[K]] | None = None,
+    ) -> None:
         self.name = name
         self.digest = digest
+        self._repeats = repeats
         self._partitions: Partitions[K, V] = Partitions()
 
     def __repr__(self) -> str:
@@ -149,6 +158,11 @@ class Table(Generic[K, V]):
                     changes = differing[key[0]] = []
                 changes.append(item)
         if differing:
+            if self._repeats is not None:
+                for name, changes in differing.items():
+                    if (partition := by_name.get(name)) is not None and partition.rows:
+                        rows = partition.rows
+                        changes += [(key, rows[key]) for key in self._repeats(rows, changes)]
             self._commit(differing, cause)
         return self._partitions.revision
 

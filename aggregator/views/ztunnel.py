@@ -28,7 +28,7 @@ from aggregator.views import ztunnel_policies
 from aggregator.views.view import ResourceKey, View, ViewKey
 from watchers.facts.core import Node
 from watchers.facts.keys import ObjectKey
-from xds.encoded import Resource, wrap
+from xds.encoded import ADMITS_ALL, ADMITS_HEALTHY, Resource, Ties, wrap
 from xds.messages import addressing, service, workload
 from xds.messages.authorization import AUTHORIZATION_TYPE
 from xds.messages.workload import ADDRESS_TYPE
@@ -55,7 +55,7 @@ _FAMILIES = {
     ("IPv4",): service.IPFamilies.IPV4_ONLY,
     ("IPv6",): service.IPFamilies.IPV6_ONLY,
 }
-
+_ADMITS_HEALTHY, _ADMITS_ALL = Ties(admits=ADMITS_HEALTHY), Ties(admits=ADMITS_ALL)
 
 _GROUPS = {
     "Pod": "",
@@ -140,7 +140,7 @@ def declare(
             if one.proxied < 0
             else workload.ApplicationTunnel(workload.ApplicationTunnelProtocol.PROXY, one.proxied),
         )
-        return ((name, wrap(ADDRESS_TYPE, name, workload.encode_workload(message))),)
+        return ((name, wrap(ADDRESS_TYPE, name, workload.encode_workload(message), ties=_joins(one.services))),)
 
     def of_gateway(at: At, way: Way, gateway: NetworkGateway) -> Iterable[tuple[str, Outcome[Resource]]]:
         name = gateway_uid(gateway)
@@ -174,7 +174,8 @@ def declare(
             cluster_id=gateway.cluster,
             capacity=split.capacity,
         )
-        yield name, wrap(ADDRESS_TYPE, name, workload.encode_workload(message))
+        ties = _joins(((split.service, ()),))
+        yield name, wrap(ADDRESS_TYPE, name, workload.encode_workload(message), ties=ties)
 
     def of_service(_at: At, key: str, one: Service) -> Resource:
         balancing = None
@@ -201,7 +202,8 @@ def declare(
             waypoint=_waypoint(one.attached.waypoint) if one.attached else None,
             weighted_waypoints=_weighted(one.attached) if one.attached else (),
         )
-        return wrap(ADDRESS_TYPE, key, service.encode_service(message))
+        ties = _ADMITS_ALL if one.allow_unready else _ADMITS_HEALTHY
+        return wrap(ADDRESS_TYPE, key, service.encode_service(message), ties=ties)
 
     named = graph.expand("ztunnel views", views, lambda _, __, view: ((view.name, view),) if view.role == ROLE else ())
     views_by_type = graph.index("ztunnel views by type", named, lambda _, view: (view.type_url,))
@@ -227,6 +229,12 @@ def declare(
 def _services(services: tuple[tuple[str, ServicePorts], ...]) -> tuple[tuple[str, tuple[addressing.Port, ...]], ...]:
     """What a workload serves, as its message says it: the same for all pods of a Deployment."""
     return tuple((name, tuple(addressing.Port(number, target) for number, target in ports)) for name, ports in services)
+
+
+@lru_cache(4096)
+def _joins(services: tuple[tuple[str, ServicePorts], ...]) -> Ties:
+    """The services a workload is an endpoint of: one object for all pods of a Deployment."""
+    return Ties(tuple([name for name, _ in services]))
 
 
 def _resource(_view: str, _what: View, _name: str, resource: Resource) -> Resource:

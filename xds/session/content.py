@@ -27,6 +27,9 @@ settled: what is not here does not exist.
 class Changes(Struct, frozen=True):
     """What changed in a view since the last `take`: the newest resource per name, None for one that is gone.
 
+    Where a resource comes to be or admits more than it did, those that join it are among the changes, changed or not
+    (see xds.encoded.Ties).
+
     `causes` are what led to it, for telemetry. `revision` is the newest revision of the content that is covered; a
     client that has acknowledged it holds everything up to there.
     """

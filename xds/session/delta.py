@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from xds.encoded import Resource, delta_response
+from xds.encoded import ADMITS_HEALTHY, Resource, delta_response
 from xds.session.content import Changes, Subscription
 from xds.session.exchange import Exchange, Response
 from xds.session.machine import Session
@@ -41,6 +41,11 @@ class DeltaExchange(Exchange[DeltaRequest]):
         """Versions the client holds from an earlier stream and was not told the difference to."""
         self._reconciled = True
         """Whether the claims were compared with settled content; those left then are of resources yet to be made."""
+        self._joined_anew: set[str] = set()
+        """What was sent to a client with claims that it did not hold, or not as it is: what joins it must come as well,
+        whatever the client claims to hold (see Ties). Later on, the content itself repeats what must come again."""
+        self._joining_due = False
+        """Whether that has become more since what joins it was last looked for."""
         self._waiting: dict[str, Resource] = {}
         """Resources to be sent."""
         self._absent: dict[str, None] = {}
@@ -142,13 +147,26 @@ class DeltaExchange(Exchange[DeltaRequest]):
             if self.content.state != "settled" and not self.content.final(name):
                 return False
             del self._claims[name]
-            if claim == resource.version or self.content.current(name, claim):
+            if (claim == resource.version or self.content.current(name, claim)) and self._joined_anew.isdisjoint(
+                resource.ties.joins
+            ):
                 return True
+        # A claim does not tell what the client's version admitted: perhaps less.
+        if not self._reconciled and resource.ties.admits and (claim is None or resource.ties.admits > ADMITS_HEALTHY):
+            self._joined_anew.add(name)
+            self._joining_due = True
         if self.quarantine.hold(resource):
             self._waiting.pop(name, None)
         elif not self.bisection.suspected(resource):
             self._waiting[name] = resource
         return False
+
+    def _offer_joining(self) -> None:
+        """Send what joins that which the client is given anew; its claims may have been taken for good before."""
+        self._joining_due = False
+        for name, resource in self.content.items():
+            if not self._joined_anew.isdisjoint(resource.ties.joins) and self.interest.covers(name):
+                self._offer(name, resource)
 
     def _compose(self, tick: int, released: int) -> Response | None:
         if self._everything:
@@ -157,6 +175,10 @@ class DeltaExchange(Exchange[DeltaRequest]):
             self._answer()
         if not self._reconciled and self.content.state == "settled":
             self._reconcile(tick)
+        if self._joining_due:
+            self._offer_joining()
+        if self._joined_anew and self._reconciled:
+            self._joined_anew = set()
         resources = self._chunk()
         removed = [*self._absent]
         self._absent.clear()
@@ -181,8 +203,10 @@ class DeltaExchange(Exchange[DeltaRequest]):
         if claims and self.content.state == "settled":
             # What every proxy of a fleet goes through when its control plane restarts: most of it is held already.
             for name, resource in self.content.items():
-                claim = claims.pop(name, None)
-                if claim != resource.digest.hex() and not (claim and self.content.current(name, claim)):
+                claim = claims.get(name)
+                if claim == resource.digest.hex() or (claim and self.content.current(name, claim)):
+                    del claims[name]
+                else:
                     self._offer(name, resource)
         elif claims or self.quarantine.occupied or self.bisection.suspects:
             for name, resource in self.content.items():
@@ -217,7 +241,7 @@ class DeltaExchange(Exchange[DeltaRequest]):
     def _reconcile(self, tick: int) -> None:
         """Compare with what the client claims to hold, now that absence means something."""
         for name, claim in list(self._claims.items()):
-            if self.content.current(name, claim):
+            if not self._joined_anew and self.content.current(name, claim):
                 del self._claims[name]
                 continue
             resource = self.content.get(name)
@@ -230,13 +254,16 @@ class DeltaExchange(Exchange[DeltaRequest]):
         self._claims = dict(self._claims)  # a dict keeps the size it once had
 
     def _chunk(self) -> tuple[Resource, ...]:
-        """As much of what waits as one response may hold, and one resource at least."""
+        """As much of what waits as one response may hold, and one resource at least. What others join goes first: who
+        comes before that is told what it admits is not admitted.
+        """
         resources = tuple(self._waiting.values())
         if len(resources) < 2 or sum([len(resource.frame) for resource in resources]) <= self._limit:
             self._waiting = {}
             if self._reconciled:
                 self._limit = WHOLE
             return resources
+        resources = tuple(sorted(resources, key=lambda resource: not resource.ties.admits))
         size, count = len(resources[0].frame), 1
         while (size := size + len(resources[count].frame)) <= self._limit:
             count += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Mapping
 from itertools import pairwise
 
 import pytest
@@ -459,3 +460,38 @@ def test_a_thousand_joins_and_leaves_leave_nothing_behind() -> None:
     assert list(table._partitions.by_name) == ["east"]
     assert list(everything._readers) == ["east"]
     assert grown < 2000, "500 clusters came and went"
+
+
+# Rows that count as changed though they are equal.
+
+
+def test_rows_that_repeat_are_heard_of_in_the_revision_of_what_they_repeat_for() -> None:
+    table: Table[Key, int] = Table("numbers", repeats=lambda rows, changes: [B] if (A, 2) in changes else [])
+    table.apply([(A, 1), (B, 1), (C, 1)])
+    cursor = table.cursor(from_start=False)
+    table.apply([(A, 3)])
+    assert cursor.take().changes == {A: 3}
+    revision = table.apply([(A, 2)])
+    batch = cursor.take()
+    assert (batch.changes, batch.revision) == ({A: 2, B: 1}, revision)
+
+
+def test_what_repeats_is_asked_of_the_rows_as_they_were() -> None:
+    seen: list[dict[Key, int]] = []
+
+    def repeats(rows: Mapping[Key, int], changes: object) -> tuple[Key, ...]:
+        seen.append(dict(rows))
+        return ()
+
+    table: Table[Key, int] = Table("numbers", repeats=repeats)
+    table.apply([(A, 1)])
+    table.apply([(A, 2), (OTHER, 1)])
+    assert seen == [{A: 1}]
+
+
+def test_the_root_is_not_changed_by_rows_that_repeat() -> None:
+    table: Table[Key, int] = Table("numbers", repeats=lambda rows, changes: [key for key in rows if key == B])
+    table.apply([(A, 1), (B, 1)])
+    table.root("west")
+    table.apply([(A, 2)])
+    assert table.root("west") == filled((A, 2), (B, 1)).root("west")

@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from xds import protos
-from xds.encoded import Resource, encode, wrap
+from xds.encoded import ADMITS_ALL, ADMITS_HEALTHY, NO_TIES, Resource, Ties, encode, wrap
 from xds.messages.workload import ADDRESS_TYPE
 from xds.session.actions import Accepted, Action, Rejected, Send
 from xds.session.content import Changes, State
@@ -27,11 +27,23 @@ discovery = protos.envoy.service.discovery.v3
 
 
 def resource(name: str, text: str) -> Resource:
-    """A resource of any type: a workload whose uid is the name and whose network is the text."""
+    """A resource of any type: a workload whose uid is the name and whose network is the text.
+
+    A text can speak of ties: "joins a b", "admits healthy" and "admits all", each with more words behind a semicolon.
+    """
     message = protos.istio.workload.Address()
     message.workload.uid = name
     message.workload.network = text
-    return wrap(ADDRESS_TYPE, name, encode(message))
+    return wrap(ADDRESS_TYPE, name, encode(message), ties=ties_of(text))
+
+
+def ties_of(text: str) -> Ties:
+    verb, _, rest = text.partition(";")[0].partition(" ")
+    if verb == "joins":
+        return Ties(joins=tuple(rest.split()))
+    if verb == "admits":
+        return Ties(admits=ADMITS_ALL if rest == "all" else ADMITS_HEALTHY)
+    return NO_TIES
 
 
 def version(name: str, text: str) -> str:
@@ -97,18 +109,25 @@ class View:
         self.readings: list[Reading] = []
 
     def change(self, changes: Mapping[str, str | None] | None = None, cause: object = None, **more: str | None) -> None:
-        """Set texts, or delete names given None, as one revision; as everywhere, equal content changes nothing."""
+        """Set texts, or delete names given None, as one revision; as everywhere, equal content changes nothing, but
+        for what joins that which comes to be.
+        """
         done: dict[str, Resource | None] = {}
+        admitting: set[str] = set()
         for name, text in {**(changes or {}), **more}.items():
             new = None if text is None else resource(name, text)
             if new == self.content.get(name):
                 continue
             done[name] = new
+            if new is not None and new.admits_more(self.content.get(name)):
+                admitting.add(name)
             if new is None:
                 del self.content[name]
             else:
                 self.content[name] = new
                 self.latent.discard(name)
+        joining = {name: one for name, one in self.content.items() if not admitting.isdisjoint(one.ties.joins)}
+        done = {**joining, **done}
         if done:
             self.revision += 1
             for reading in self.readings:

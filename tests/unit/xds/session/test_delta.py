@@ -346,3 +346,121 @@ def test_what_a_rejection_does_not_name_is_sent_again_where_the_client_applied_n
     client.ack_all()
     assert client.of(SCOPED_ROUTE_TYPE).texts == {"a": "1", "b": "2", "c": "1"}
     assert [answer.texts.get("a") for answer in client.all] == ["1", "bad", None]
+
+
+# What must come again although it did not change.
+
+
+JOINED = {"w": "joins s", "s": "admits healthy", "x": "1"}
+
+
+def sent(client: DeltaClient) -> set[str]:
+    return {name for response in client.all for name in response.texts}
+
+
+def reconnected(client: DeltaClient) -> set[str]:
+    """What is sent to the client upon a new stream."""
+    client.connect()
+    client.all.clear()
+    client.subscribe(TYPE)
+    client.ack_all()
+    return sent(client)
+
+
+def test_what_joins_a_resource_that_comes_back_is_sent_again() -> None:
+    view = View(JOINED)
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.ack()
+    view.change(s=None)
+    client.poll()
+    client.ack()
+    view.change(s="admits healthy")
+    (response,) = client.poll()
+    assert response.texts.keys() == {"s", "w"}
+
+
+def test_a_client_that_does_not_name_what_came_back_is_sent_what_joins_it_as_well() -> None:
+    view = View(JOINED)
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.ack()
+    view.change(s=None)
+    client.poll()
+    client.ack()
+    client.session.close()
+    view.change(s="admits healthy")
+    assert reconnected(client) == {"s", "w"}
+
+
+def test_a_client_that_names_what_it_joins_is_sent_nothing_again() -> None:
+    client = client_of(View(JOINED))
+    client.subscribe(TYPE)
+    client.ack()
+    assert reconnected(client) == set()
+
+
+def test_a_client_that_holds_another_version_of_what_admits_all_is_sent_what_joins_it() -> None:
+    view = View(JOINED)
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.ack()
+    client.session.close()
+    view.change(s="admits all")
+    assert reconnected(client) == {"s", "w"}
+
+
+def test_a_client_that_holds_another_version_of_what_admits_no_more_is_sent_the_difference_alone() -> None:
+    view = View(JOINED)
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.ack()
+    client.session.close()
+    view.change(s="admits healthy; and more")
+    assert reconnected(client) == {"s"}
+
+
+def test_while_content_is_partial_nothing_that_the_client_names_with_what_it_joins_is_sent_again() -> None:
+    view = View(JOINED)
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.ack()
+    view.change(s=None, w=None)  # the control plane starts anew, and reads what was there bit by bit
+    view.state = "partial"
+    assert reconnected(client) == set()
+    for name in ("w", "s"):
+        view.change({name: JOINED[name]})
+        client.poll()
+    view.state = "settled"
+    client.poll()
+    assert sent(client) == set()
+
+
+@pytest.mark.parametrize("final", [set(), {"w"}], ids=["in the end", "at once"])
+def test_while_content_is_partial_what_joins_something_new_is_sent_when_it_is_certain(final: set[str]) -> None:
+    view = View({"w": "joins s", "x": "1"})
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.ack()
+    view.change(s="admits healthy")
+    view.state, view.final = "partial", final
+    client.session.close()
+    assert reconnected(client) == {"s", *final}
+    view.state = "settled"
+    client.poll()
+    client.ack_all()
+    assert sent(client) == {"s", "w"}
+
+
+def test_where_a_response_is_split_what_others_join_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "CHUNK", 500)
+    view = View({**many(20, "joins s"), "s": "admits healthy"})
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.ack()
+    view.change(s="admits all")
+    client.session.close()
+    reconnected(client)
+    assert len(client.all) > 2
+    assert "s" in client.all[0].texts
+    assert sent(client) == set(view.content)
