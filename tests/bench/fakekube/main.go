@@ -24,11 +24,13 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/tls"
 	"encoding/json"
 	"flag"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -186,13 +188,19 @@ func (p *process) run(gaps []string) []int64 {
 
 // begin makes a server and returns its port.
 func (p *process) begin(name string) int {
-	p.clusters[name], p.ports[name] = newCluster(name, p.resources, p.protobuf), "0"
+	p.clusters[name], p.ports[name] = newCluster(name, p.resources, p.protobuf), ""
 	return p.serve(name)
 }
 
-// serve listens on the port of a server, which is any free one at first.
+// serve listens on the port of a server. It is none of those that the system gives to connections by itself: one of them
+// could take it while the server is down.
 func (p *process) serve(name string) int {
-	listener, err := net.Listen("tcp", "127.0.0.1:"+p.ports[name])
+	listen := func(port string) (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:"+port) }
+	anywhere := func() string { return strconv.Itoa(20_000 + rand.IntN(12_000)) }
+	listener, err := listen(cmp.Or(p.ports[name], anywhere()))
+	for try := 0; err != nil && p.ports[name] == "" && try < 100; try++ {
+		listener, err = listen(anywhere())
+	}
 	if err != nil {
 		log.Fatal(err)
 	}
