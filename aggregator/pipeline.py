@@ -38,6 +38,7 @@ from aggregator.views import completeness, east_west_gateway, ingress_gateway, r
 from aggregator.views.view import ResourceKey, View
 from aggregator.writes import gateways as gateway_writes
 from aggregator.writes import ingresses as ingress_writes
+from aggregator.writes import service_entries as entry_writes
 from watchers.facts.cluster import Answered, Cluster, SourceFault
 from watchers.facts.core import Namespace, Node, Pod, Service
 from watchers.facts.discovery import EndpointSlice
@@ -164,11 +165,12 @@ class Pipeline:
         of_gateways = gateway_writes.declare(
             graph, home, counts, gateway_writes.Sources(clusters, gateways, gateway_classes, network, rejected)
         )
+        of_entries = entry_writes.declare(graph, home, have_answered, entries.services, allocated, kube_entries)
 
         graph.publish(RESOURCES, *told)
         graph.publish(SETTLED, settled)
         graph.publish(ADMISSIONS, accounts)
-        graph.publish(WRITES, of_ingresses, *of_gateways)
+        graph.publish(WRITES, of_ingresses, *of_gateways, of_entries)
         graph.publish(PAST_LIMIT, standings.past_limit)
         graph.publish(SELECTIONS, selected.of_cluster)
         graph.publish(HOSTNAMES, network.hostnames)

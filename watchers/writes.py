@@ -45,7 +45,13 @@ class GatewayClassStatus(msgspec.Struct, frozen=True, gc=False):
     conditions: tuple[Condition, ...] = ()
 
 
-Write: TypeAlias = IngressStatus | GatewayStatus | GatewayClassStatus
+class ServiceEntryStatus(msgspec.Struct, frozen=True, gc=False):
+    """The addresses that hosts of a ServiceEntry were given, as (host, address)."""
+
+    addresses: tuple[tuple[str, str], ...]
+
+
+Write: TypeAlias = IngressStatus | GatewayStatus | GatewayClassStatus | ServiceEntryStatus
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -57,6 +63,7 @@ _KINDS = {
     "Ingress": _Kind("networking.k8s.io/v1", "ingresses"),
     "Gateway": _Kind(_GATEWAY_API, "gateways"),
     "GatewayClass": _Kind(_GATEWAY_API, "gatewayclasses"),
+    "ServiceEntry": _Kind("networking.istio.io/v1", "serviceentries"),
 }
 
 
@@ -77,6 +84,9 @@ def body(key: WriteKey, write: Write, now: str) -> bytes:
     if isinstance(write, IngressStatus):
         if write.addresses:
             status["loadBalancer"] = {"ingress": [_address(address) for address in write.addresses]}
+    elif isinstance(write, ServiceEntryStatus):
+        if write.addresses:
+            status["addresses"] = [{"host": host, "value": address} for host, address in write.addresses]
     elif write.conditions:
         status["conditions"] = _conditions(write.conditions, now)
         if isinstance(write, GatewayStatus):

@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from watchers.facts.conditions import ManagedFields, is_told
 from watchers.facts.core import PortNumber
 from watchers.facts.invalid import InvalidObject
 from watchers.facts.keys import Labels, ObjectKey, label, repeated_subdomain, shared_annotations, shared_labels
@@ -55,7 +56,8 @@ class ServiceEntry(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag=
     """A ServiceEntry. ``resolution`` is NONE, STATIC, DNS, DNS_ROUND_ROBIN or DYNAMIC_DNS; ``selector`` selects pods
     and WorkloadEntries of its namespace.
 
-    ``allocated`` are the addresses that were given to hosts which name none, as (host, address), from its status.
+    ``allocated`` are the addresses that were given to hosts which name none, as (host, address), from its status, and
+    ``told`` whether some of that was written by us.
     """
 
     labels: Labels
@@ -69,6 +71,7 @@ class ServiceEntry(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag=
     endpoints: tuple[EntryEndpoint, ...]
     identities: tuple[str, ...]
     allocated: tuple[tuple[str, str], ...]
+    told: bool = False
 
     @property
     def revision(self) -> str:
@@ -105,6 +108,7 @@ class EntryMeta(ObjectMeta, gc=False):
     """``metadata`` of an entry."""
 
     annotations: EntryAnnotations | None = None
+    managed: list[ManagedFields] | None = msgspec.field(default=None, name="managedFields")
 
 
 class EntryPortObject(msgspec.Struct, gc=False):
@@ -195,6 +199,7 @@ def read_service_entry(wire: ServiceEntryObject, cluster: str) -> tuple[ObjectKe
         tuple([_endpoint(one, "spec", "endpoints", number) for number, one in enumerate(spec.endpoints or ())]),
         tuple(sorted(set(spec.identities or ()))),
         tuple(sorted({(one.host or "", one.value) for one in allocated or () if one.value})),
+        is_told(metadata.managed),
     )
 
 

@@ -47,5 +47,6 @@ def test_what_is_written_is_statuses_registrations_and_the_lease() -> None:
         ("coordination.k8s.io", "leases", "update"),
         ("gateway.networking.k8s.io", "gatewayclasses/status", "patch"),
         ("gateway.networking.k8s.io", "gateways/status", "patch"),
+        ("networking.istio.io", "serviceentries/status", "patch"),
         ("networking.k8s.io", "ingresses/status", "patch"),
     }
