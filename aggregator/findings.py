@@ -352,6 +352,7 @@ CATALOGUE: dict[str, Entry] = {
         "Workloads of another network are not sent one by one; they stand behind that network's gateways.",
         "Nothing to do.",
     ),
+    "ServiceIsNoWorkload": Entry("info", "Who asks for workloads alone is told no services.", "Nothing to do."),
     "InHomeNetwork": Entry("info", "Endpoints of the home network are sent one by one.", "Nothing to do."),
     "ServiceIsExternalName": Entry("info", "ExternalName services have no endpoints of their own.", "Nothing to do."),
     "ServiceIsNotGlobal": Entry(

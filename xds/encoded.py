@@ -114,18 +114,18 @@ class Resource(Struct, frozen=True, gc=False):
     def any(self) -> memoryview:
         """The google.protobuf.Any with the message, a view into the frame."""
         field = self._any_field()
-        _, start = _varint_at(field, 1)
+        _, start = varint_at(field, 1)
         return field[start:]
 
     @property
     def body(self) -> memoryview:
         """The bytes of the message itself, a view into the frame."""
         inside = self.any
-        length, start = _varint_at(inside, 1)
+        length, start = varint_at(inside, 1)
         value = start + length
         if value == len(inside):  # an empty message: proto3 leaves its field out
             return inside[value:]
-        _, start = _varint_at(inside, value + 1)
+        _, start = varint_at(inside, value + 1)
         return inside[start:]
 
     def admits_more(self, before: Resource | None) -> bool:
@@ -140,9 +140,9 @@ class Resource(Struct, frozen=True, gc=False):
         state-of-the-world response.
         """
         frame = self.frame
-        _, start = _varint_at(frame, 1)
+        _, start = varint_at(frame, 1)
         start += _VERSION_FIELD_SIZE
-        length, value = _varint_at(frame, start + 1)
+        length, value = varint_at(frame, start + 1)
         return memoryview(frame)[start : value + length]
 
 
@@ -233,8 +233,8 @@ def _text(tag: bytes, text: str) -> bytes:
     return tag + varint(len(data)) + data
 
 
-def _varint_at(view: bytes | memoryview, position: int) -> tuple[int, int]:
-    """The number at a position, and where it ends."""
+def varint_at(view: bytes | memoryview, position: int) -> tuple[int, int]:
+    """The number at a position in the form that `varint` writes, and where it ends."""
     number = view[position]
     if number < 0x80:
         return number, position + 1

@@ -1,6 +1,7 @@
 """What ztunnels are told: workloads and services of the home network, gateways, and ways to other networks.
 
-All ztunnels of a home share two views, Address and Authorization. The messages follow Istio's workload API so closely
+All ztunnels of a home share two views, Address and Authorization; whoever asks for the type Workload is told the
+workloads among the addresses. The messages follow Istio's workload API so closely
 that a fleet can move between control planes without churn: equal names, equal uids, equal fields.
 """
 
@@ -31,12 +32,14 @@ from watchers.facts.keys import ObjectKey
 from xds.encoded import ADMITS_ALL, ADMITS_HEALTHY, Resource, Ties, wrap
 from xds.messages import addressing, service, workload
 from xds.messages.authorization import AUTHORIZATION_TYPE
-from xds.messages.workload import ADDRESS_TYPE
+from xds.messages.workload import ADDRESS_TYPE, WORKLOAD_TYPE, bare_workload
 
 ROLE = "ztunnel"
 ADDRESSES = View(ROLE, ADDRESS_TYPE)
 AUTHORIZATIONS = View(ROLE, AUTHORIZATION_TYPE)
 VIEWS = (ADDRESSES, AUTHORIZATIONS)
+"""What every ztunnel asks for."""
+WORKLOADS = View(ROLE, WORKLOAD_TYPE)
 
 _PROTOCOLS = {
     "": addressing.AppProtocol.UNKNOWN,
@@ -81,7 +84,7 @@ class Sources(msgspec.Struct, frozen=True):
 
 def view_of(type_url: str) -> View | None:
     """The view a ztunnel's subscription to `type_url` reads; None for types ztunnels are not served."""
-    return next((view for view in VIEWS if view.type_url == type_url), None)
+    return next((view for view in (*VIEWS, WORKLOADS) if view.type_url == type_url), None)
 
 
 def declare(
@@ -206,7 +209,11 @@ def declare(
         return wrap(ADDRESS_TYPE, key, service.encode_service(message), ties=ties)
 
     named = graph.expand("ztunnel views", views, lambda _, __, view: ((view.name, view),) if view.role == ROLE else ())
-    views_by_type = graph.index("ztunnel views by type", named, lambda _, view: (view.type_url,))
+    views_by_type = graph.index(
+        "ztunnel views by type",
+        named,
+        lambda _, view: (AUTHORIZATION_TYPE if view.type_url == AUTHORIZATION_TYPE else ADDRESS_TYPE,),
+    )
     messages: list[Collection[str, Resource]] = [
         *(graph.expand(f"messages of {one.name}", one, of_workload) for one in model.workloads.collections),
         graph.expand("messages of gateways", networks.gateways, of_gateway),
@@ -220,7 +227,7 @@ def declare(
         lambda _, __: (AUTHORIZATION_TYPE,),
     )
     return [
-        graph.pair("addresses of ztunnels", views_by_type, addresses, _resource),
+        graph.pair("addresses of ztunnels", views_by_type, addresses, _address),
         graph.pair("authorizations of ztunnels", views_by_type, policies, _resource),
     ]
 
@@ -235,6 +242,13 @@ def _services(services: tuple[tuple[str, ServicePorts], ...]) -> tuple[tuple[str
 def _joins(services: tuple[tuple[str, ServicePorts], ...]) -> Ties:
     """The services a workload is an endpoint of: one object for all pods of a Deployment."""
     return Ties(tuple([name for name, _ in services]))
+
+
+def _address(_view: str, what: View, _name: str, resource: Resource) -> Outcome[Resource]:
+    """A workload or service in the type of the view."""
+    if what.type_url == ADDRESS_TYPE:
+        return resource
+    return bare_workload(resource) or Withheld("ServiceIsNoWorkload")
 
 
 def _resource(_view: str, _what: View, _name: str, resource: Resource) -> Resource:

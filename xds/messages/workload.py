@@ -13,11 +13,12 @@ from typing import Final
 from msgspec import Struct
 
 from xds import protos
-from xds.encoded import Encoded, encode
+from xds.encoded import Encoded, Resource, encode, varint_at, wrap
 from xds.messages.addressing import GatewayAddress, Locality, Port, write_gateway, write_ports
 
 ADDRESS_TYPE: Final = "type.googleapis.com/istio.workload.Address"
 WORKLOAD_TYPE: Final = "type.googleapis.com/istio.workload.Workload"
+_WORKLOAD_ARM: Final = 1 << 3 | 2  # the tag of Address.workload
 
 
 class TunnelProtocol(IntEnum):
@@ -157,6 +158,15 @@ def encode_workload(workload: Workload) -> Encoded:
         message.application_tunnel.port = workload.application_tunnel.port
         message.application_tunnel.SetInParent()
     return encode(address)
+
+
+def bare_workload(address: Resource) -> Resource | None:
+    """The workload in an Address as a resource of type WORKLOAD_TYPE, under the same version; None for a service."""
+    body = address.body
+    if not body or body[0] != _WORKLOAD_ARM:
+        return None
+    _, start = varint_at(body, 1)
+    return wrap(WORKLOAD_TYPE, address.name, Encoded(body[start:].tobytes(), address.digest))
 
 
 def _write_locality(message: protos.istio.workload.Locality, locality: Locality) -> None:

@@ -148,7 +148,7 @@ class Session(ABC, Generic[R]):
             other = self._exchanges.get(dependent)
             if other is not None:
                 released = min(released, other.drained)
-            elif self._patient(exchange, now):
+            elif dependent not in self._order.seldom and self._patient(exchange, now):
                 return NEVER
         return released
 

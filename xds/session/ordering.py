@@ -28,7 +28,8 @@ class Order(Struct, frozen=True):
     `first_after`: the first answer of a type waits for the first of another, since the client may begin to work with it
       at once; for `patience` seconds if the client does not ask for the other at all.
     `dependents`: the types whose resources may refer to a type. It removes nothing before they have sent what they had
-      at that time and the client has answered, whether it accepted it or not.
+      at that time and the client has answered, whether it accepted it or not. `seldom`: those of them that nothing
+      waits for while the client has not asked for them.
     `individual`: the types of which a client takes each resource on its own, so that all a rejection does not name was
       applied. Of the others it may have applied nothing (an Envoy refuses scoped routes as a whole): the rest is sent
       again.
@@ -37,6 +38,7 @@ class Order(Struct, frozen=True):
     ranks: Mapping[str, int] = {}
     first_after: Mapping[str, str] = {}
     dependents: Mapping[str, tuple[str, ...]] = {}
+    seldom: frozenset[str] = frozenset()
     patience: float = 0.1
     individual: frozenset[str] = frozenset()
 
@@ -55,11 +57,12 @@ MAKE_BEFORE_BREAK: Final = Order(
     # A ztunnel opens after the first answer of each type, and asks for addresses first.
     first_after={ADDRESS_TYPE: AUTHORIZATION_TYPE},
     dependents={
-        AUTHORIZATION_TYPE: (ADDRESS_TYPE,),
+        AUTHORIZATION_TYPE: (ADDRESS_TYPE, WORKLOAD_TYPE),
         CLUSTER_TYPE: (LISTENER_TYPE, SCOPED_ROUTE_TYPE),
         # Also those of its dependents: what waits to be removed does not hold up what it depends on.
         ASSIGNMENT_TYPE: (CLUSTER_TYPE, LISTENER_TYPE, SCOPED_ROUTE_TYPE),
         SECRET_TYPE: (CLUSTER_TYPE, LISTENER_TYPE),
     },
+    seldom=frozenset({WORKLOAD_TYPE}),
     individual=frozenset({AUTHORIZATION_TYPE, ADDRESS_TYPE, WORKLOAD_TYPE}),
 )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from xds import protos
+from xds.encoded import wrap
 from xds.messages.addressing import GatewayAddress, Locality, NamespacedHostname, NetworkAddress, Port
+from xds.messages.service import Service, encode_service
 from xds.messages.workload import (
     ADDRESS_TYPE,
     WORKLOAD_TYPE,
@@ -16,6 +18,7 @@ from xds.messages.workload import (
     Workload,
     WorkloadStatus,
     WorkloadType,
+    bare_workload,
     encode_workload,
 )
 
@@ -132,3 +135,18 @@ def test_a_locality_that_is_given_is_there_even_if_empty() -> None:
 
 def test_a_record_without_any_content_is_still_a_workload() -> None:
     assert decoded(Workload("", "", "")) == proto.Workload()
+
+
+@pytest.mark.parametrize("size", [0, 1, 200, 20_000])
+def test_the_bare_workload_of_an_address_keeps_name_and_version(size: int) -> None:
+    encoded = encode_workload(Workload("u", "n" * size, "ns"))
+    address = wrap(ADDRESS_TYPE, "u", encoded)
+    bare = bare_workload(address)
+    assert bare is not None
+    assert (bare.name, bare.version) == ("u", address.version)
+    assert protos.google.protobuf.Any.FromString(bare.any.tobytes()).type_url == WORKLOAD_TYPE
+    assert proto.Workload.FromString(bare.body.tobytes()) == proto.Address.FromString(encoded.data).workload
+
+
+def test_a_service_is_no_workload() -> None:
+    assert bare_workload(wrap(ADDRESS_TYPE, "ns/h", encode_service(Service("n", "ns", "h")))) is None

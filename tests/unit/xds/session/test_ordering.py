@@ -7,10 +7,12 @@ import pytest
 from tests.unit.xds.session.model import Client, DeltaClient, SotwClient, View, World
 from xds import protos
 from xds.messages.assignment import ASSIGNMENT_TYPE
+from xds.messages.authorization import AUTHORIZATION_TYPE
 from xds.messages.cluster import CLUSTER_TYPE
 from xds.messages.listener import LISTENER_TYPE
 from xds.messages.route import SCOPED_ROUTE_TYPE
 from xds.messages.secret import SECRET_TYPE
+from xds.messages.workload import WORKLOAD_TYPE
 from xds.session.ordering import MAKE_BEFORE_BREAK
 
 MAKING = (CLUSTER_TYPE, ASSIGNMENT_TYPE, LISTENER_TYPE, SCOPED_ROUTE_TYPE)
@@ -101,3 +103,14 @@ def test_every_type_in_the_order_is_that_of_a_message() -> None:
         prefix, _, name = type_url.partition("/")
         assert prefix == "type.googleapis.com"
         assert protos.message_class(name)
+
+
+@both
+def test_a_policy_goes_when_whoever_reads_bare_workloads_has_let_go_of_it(variant: type[Client]) -> None:
+    client, views = up_to_date(variant, AUTHORIZATION_TYPE, WORKLOAD_TYPE)
+    views[AUTHORIZATION_TYPE].change(a=None)
+    views[WORKLOAD_TYPE].change(a="2")
+    (update,) = client.poll()
+    assert update.type_url == WORKLOAD_TYPE
+    (removal,) = client.ack(update)
+    assert (removal.type_url, removal.removed) == (AUTHORIZATION_TYPE, ["a"])
