@@ -45,7 +45,7 @@ FACTS = dict(decoded(document) for document in POOL)
 
 
 def west(path: Path) -> Directory:
-    return Directory("west", path, home=True, system_namespace="istio-system", deadline=0)
+    return Directory("west", path, home=True, system_namespace="istio-system", deadline=0, now=lambda: 0.0)
 
 
 def write(root: Path, name: str, objects: list[Manifest], as_list: bool) -> None:
