@@ -44,6 +44,7 @@ class KubeMesh:
         sockets: bool = False,
         limits: Limits | None = None,
         grace: float = 0.0,
+        remote_entries: bool = False,
     ) -> None:
         self.home = home
         self.table: Table[ObjectKey, Fact] = Table("facts")
@@ -68,6 +69,7 @@ class KubeMesh:
             pace=pace,
             open_session=self._open,
             limits=limits,
+            remote_entries=remote_entries,
         )
         self.clusters = Clusters(
             self.table,

@@ -26,10 +26,7 @@ def refused(document: Any) -> InvalidObject:
 
 
 def test_a_recorded_service_entry() -> None:
-    keyed = kinds.decode(recorded("service_entry"), "west", "istio-system")
-    assert keyed is not None
-    key, entry = keyed
-    assert key == ("west", "ServiceEntry", "shop", "db")
+    entry = fact(recorded("service_entry"))
     assert (entry.hosts, entry.addresses) == (("db.example.com",), ("240.1.2.3", "10.7.0.0/16"))
     assert entry.endpoints[0] == EntryEndpoint(
         "192.0.2.1", (("tcp", 3308),), (("version", "v1"),), "net-a", "r1/a/s1", 7, "db"
@@ -38,9 +35,9 @@ def test_a_recorded_service_entry() -> None:
 
 
 def test_a_recorded_workload_entry() -> None:
-    keyed = kinds.decode(recorded("workload_entry"), "west", "istio-system")
-    assert keyed is not None
-    assert keyed[0][:3] == ("west", "WorkloadEntry", "shop")
+    entry = fact(recorded("workload_entry"))
+    assert entry.endpoint.address
+    assert entry.endpoint.labels == entry.labels
 
 
 def test_what_an_entry_does_not_say_has_istios_defaults() -> None:
