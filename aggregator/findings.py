@@ -246,6 +246,12 @@ CATALOGUE: dict[str, Entry] = {
     "CanarySameAsPrimary": Entry(
         "warning", "A service's canary waypoint is its waypoint.", "Name another one, or remove the label."
     ),
+    "WaypointsDiffer": Entry(
+        "warning",
+        "Clusters of home's network ask for different waypoints for a service: clients at home go through the one that"
+        " home, or else the first of those clusters, asks for, and reach the endpoints of the others without theirs.",
+        "Ask for the same waypoint in all clusters of a network.",
+    ),
     "HostClaimed": Entry(
         "warning",
         "A host of a ServiceEntry belongs to another object of its namespace (a Kubernetes Service of that name, or the"
@@ -385,7 +391,9 @@ CATALOGUE: dict[str, Entry] = {
     "ClusterWithinLimit": Entry(
         "info", "The cluster cannot be read, but for no longer than --stale-after.", "Nothing to do."
     ),
-    "NameAnswered": Entry("info", "It is known which addresses the DNS name has, or that it has none.", "Nothing to do."),
+    "NameAnswered": Entry(
+        "info", "It is known which addresses the DNS name has, or that it has none.", "Nothing to do."
+    ),
     "EndpointOfPod": Entry("info", "The endpoint is a pod and served as that pod.", "Nothing to do."),
     "SliceNotServed": Entry(
         "info",

@@ -3,6 +3,18 @@
 The home object decides where there is one; a service that home does not share stays home's alone. Without a home object
 the first cluster in order stands in for it. Addresses and ports are the union, each endpoint is offered only under the
 ports it serves, and the order in which clusters were heard of changes nothing.
+
+A waypoint guards the way to endpoints, so which one clients at home go through is decided where that way is decided:
+
+- Home's object says it for everybody at home, "none" included. Endpoints behind another network's gateway are not left
+  unguarded by that: the gateway sends clients through the waypoint that its own cluster's object asks for, and home's
+  waypoint, where there is one, straight to them.
+- Without a home object the first one of home's network says it, since its endpoints are reached without a gateway.
+- Where all are elsewhere the base says it, as far as home's proxies know the waypoint's service; otherwise no waypoint
+  is told, and the gateway there does the rest. A waypoint that nobody at home can find would break every connection.
+
+Whether ingress gateways go through it is said by the same object. Clusters of home's network that ask for another
+waypoint than the one that counts have it bypassed, which is a finding.
 """
 
 from __future__ import annotations
@@ -18,7 +30,7 @@ from aggregator.mesh.home import Home, Mesh
 from aggregator.mesh.identities import accounts_elsewhere, spiffe_id
 from aggregator.mesh.networks import network_of
 from aggregator.mesh.services import Balancing, Declared, Port, Services, merged_from
-from aggregator.mesh.waypoints import Attached
+from aggregator.mesh.waypoints import Attached, Waypoint
 from aggregator.mesh.workload import ServiceInNetwork
 from aggregator.mesh.workloads import Workloads
 from aggregator.order import Rank, rank
@@ -28,11 +40,11 @@ from watchers.facts.keys import ObjectKey
 class Service(msgspec.Struct, frozen=True, gc=False):
     """A service as home's proxies should know it. `key` is `<namespace>/<hostname>`, `base` the object that decides.
 
-    `addresses` are (network, IP) pairs of every sharing cluster, `identities` the SPIFFE names that may answer for it
-    from other networks; both sorted. `clusters` are the ids of the clusters merged here, sorted. `allocated` are those
-    of the addresses that only home knows, since they were given here. `visibility` is that of its base.
-    Whoever asks for the hostname in no namespace means the one that is `canonical`. `attached` is the waypoint of its
-    base, through which ingress gateways go as well if `ingress_waypoint`.
+    `addresses` are (network, IP) pairs of every sharing cluster, sorted unless they are all of one object, which has an
+    order of its own; `identities` the SPIFFE names that may answer for it from other networks, sorted. `clusters` are
+    the ids of the clusters merged here, sorted. `allocated` are those of the addresses that only home knows, since they
+    were given here. `visibility` is that of its base. Whoever asks for the hostname in no namespace means the one that
+    is `canonical`. `attached` is its waypoint, through which ingress gateways go as well if `ingress_waypoint`.
     """
 
     key: str
@@ -92,13 +104,36 @@ def declare(
             return False
         return base == min(rivals, key=lambda one: _rank(home, one), default=base)
 
+    def is_known(at: At, waypoint: Waypoint) -> bool:
+        """Whether home's proxies know the service of a waypoint elsewhere."""
+        if waypoint.hostname:
+            return bool(at.group(services.candidates, f"{waypoint.namespace}/{waypoint.hostname}"))
+        own = f"{waypoint.name}.{waypoint.namespace}.svc.{home.domain_suffix}"
+        known = at.group(services.candidates, f"{waypoint.namespace}/{own}").values()
+        return any(one.network == waypoint.network and waypoint.address in one.addresses for one in known)
+
+    def guard(at: At, sharing: list[Declared], own_network: str) -> Declared:
+        """The object that says through which waypoint clients at home go, with what of that they can follow."""
+        base = sharing[0]
+        if base.cluster == home.cluster:
+            return base
+        near = next((one for one in sharing if one.network == own_network), None)
+        attached = base.attached
+        if near is not None or attached is None:
+            return near or base
+        if not is_known(at, attached.waypoint):
+            return msgspec.structs.replace(base, attached=None)
+        if attached.canary is not None and not is_known(at, attached.canary):
+            return msgspec.structs.replace(base, attached=Attached(attached.waypoint))
+        return base
+
     def merged(at: At, key: str, candidates: Mapping[tuple[str, ...], Declared]) -> Outcome[Service]:
         sharing = merged_from(home, candidates.values())
         base = sharing[0]
         own_network = network_of(at, networks, home.cluster)
         given = tuple([(own_network, address) for address in allocated.of(at, base)])
         if not base.is_global:
-            return _service(base, sharing, given, base.ports, base.identities, canonical=canonical(at, base))
+            return _service(base, sharing, given, base.ports, base.identities, base, canonical=canonical(at, base))
         trust_domain = mesh(at).trust_domain
         found = {spiffe_id(trust_domain, namespace, name) for namespace, name in at.get(elsewhere, key) or ()}
         # Behind another network's gateway a waypoint may answer in the place of the pods.
@@ -107,10 +142,14 @@ def declare(
                 found.update(_waypoints(trust_domain, one.attached))
         identities = tuple(sorted(found.union(*(one.identities for one in sharing))))
         ports = _union(sharing)
+        guarded = guard(at, sharing, own_network)
+        bypassed = _bypassed(sharing, guarded, own_network)
+        if bypassed:
+            at.note(base.object, Finding(base.object, "WaypointsDiffer", "metadata.labels", bypassed))
         disagreement = _disagreement(sharing)
         if disagreement:
             at.note(base.object, Finding(base.object, "ServicePortConflict", "spec.ports", disagreement))
-        return _service(base, sharing, given, ports, identities, canonical=canonical(at, base))
+        return _service(base, sharing, given, ports, identities, guarded, canonical=canonical(at, base))
 
     return GlobalServices(graph.derive("services", services.candidates, merged), by_service)
 
@@ -119,6 +158,18 @@ def _waypoints(trust_domain: str, attached: Attached) -> list[str]:
     """The identities of the waypoints of a service."""
     both = (attached.waypoint, attached.canary)
     return [spiffe_id(trust_domain, one.namespace, one.account) for one in both if one is not None]
+
+
+def _bypassed(sharing: list[Declared], guard: Declared, own_network: str) -> str:
+    """Which clusters of home's network ask for another waypoint than the one that clients at home go through."""
+    chosen = _waypoint_name(guard)
+    others = sorted({(one.cluster, _waypoint_name(one)) for one in sharing if one.network == own_network})
+    different = [f"{cluster} asks for {name}" for cluster, name in others if name not in ("", chosen)]
+    return f"clients at home go through {chosen or 'none'}; {'; '.join(different)}" if different else ""
+
+
+def _waypoint_name(one: Declared) -> str:
+    return f"{one.attached.waypoint.namespace}/{one.attached.waypoint.name}" if one.attached is not None else ""
 
 
 def _rank(home: Home, one: Declared) -> Rank:
@@ -137,10 +188,13 @@ def _service(
     allocated: tuple[tuple[str, str], ...],
     ports: tuple[Port, ...],
     identities: tuple[str, ...],
+    guard: Declared,
     *,
     canonical: bool,
 ) -> Service:
-    declared = {(one.network, address) for one in sharing for address in one.addresses}
+    # One object's own are in its order, in which the first may mean more than the others.
+    declared = list(dict.fromkeys((one.network, address) for one in sharing for address in one.addresses))
+    addresses = (*sorted(allocated), *declared) if len(sharing) == 1 else sorted({*declared, *allocated})
     return Service(
         key=base.key,
         namespace=base.namespace,
@@ -149,15 +203,15 @@ def _service(
         base=base.object,
         is_global=base.is_global,
         clusters=tuple(sorted(one.cluster for one in sharing)),
-        addresses=tuple(sorted(declared.union(allocated))),
+        addresses=tuple(addresses),
         ports=ports,
         ip_families=base.ip_families,
         balancing=base.balancing,
         allow_unready=base.allow_unready,
         identities=identities,
         canonical=canonical,
-        attached=base.attached,
-        ingress_waypoint=base.ingress_waypoint and base.attached is not None,
+        attached=guard.attached,
+        ingress_waypoint=guard.ingress_waypoint and guard.attached is not None,
         allocated=allocated,
         visibility=base.visibility,
     )

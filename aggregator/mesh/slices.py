@@ -63,8 +63,11 @@ def declare(
         if service is None:
             yield key, not_served(at, key)
             return
+        by_name = _ports(endpoints)
+        # A named target is a port of the pod's, which the slice gives the number of.
+        targets = [(port.number, port.target or by_name.get(port.name, 0)) for port in service.ports]
+        served = tuple([(number, target) for number, target in targets if target])
         for endpoint in {one.target_name: one for one in endpoints.endpoints if one.target_kind == "Pod"}.values():
-            served = tuple((port.number, port.target) for port in service.ports)
             yield (*key, endpoint.target_name), Attachment(key[2], endpoint.target_name, service.key, served)
 
     attached = graph.index(
@@ -80,7 +83,7 @@ def declare(
         if service is None:
             yield key, not_served(at, key)
             return
-        by_name = {port.name: port.port for port in endpoints.ports if port.protocol in ("", "TCP")}
+        by_name = _ports(endpoints)
         served = tuple((port.number, by_name[port.name]) for port in service.ports if port.name in by_name)
         network, relied_on = network_of(at, networks, key[0]), standing(at, key[0])
         if relied_on == "withdrawn":
@@ -119,3 +122,8 @@ def declare(
             )
 
     return Slices(attached, graph.expand("workloads of slices", slices, endpoint_workloads))
+
+
+def _ports(endpoints: EndpointSlice) -> dict[str, int]:
+    """The numbers of a slice's TCP ports, by name."""
+    return {port.name: port.port for port in endpoints.ports if port.protocol in ("", "TCP")}

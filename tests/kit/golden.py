@@ -342,19 +342,19 @@ def _excuses(improvement: Improvement, difference: Difference, ours: Mapping[str
         return False
     if improvement.ours is UNSET:
         return True
-    sent = dict(_nodes("", ours.get(improvement.resource, UNSET))).get(path, UNSET)
+    sent = dict(places("", ours.get(improvement.resource, UNSET))).get(path, UNSET)
     return bool(sent is UNSET if improvement.ours is None else sent == improvement.ours)
 
 
-def _nodes(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+def places(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Every place of a resource with what is there."""
     yield path, value
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _nodes(_below(path, key), item)
+            yield from places(_below(path, key), item)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _nodes(f"{path}[{index}]", item)
+            yield from places(f"{path}[{index}]", item)
 
 
 def _show(value: Any) -> str:

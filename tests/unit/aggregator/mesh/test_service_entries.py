@@ -55,10 +55,10 @@ def test_an_entry_is_a_service_for_each_of_its_hosts() -> None:
 def test_ranges_are_brought_to_their_prefix() -> None:
     told = home(entry(addresses=["240.1.2.3", "10.7.9.1/16", "10.8.0.1/32", "2001:db8::7/64"])).address(DB)
     assert told["addresses"] == [
+        {"network": "net-a", "address": "240.1.2.3"},
         {"network": "net-a", "address": "10.7.0.0", "length": 16},
         {"network": "net-a", "address": "10.8.0.1"},
         {"network": "net-a", "address": "2001:db8::", "length": 64},
-        {"network": "net-a", "address": "240.1.2.3"},
     ]
 
 
