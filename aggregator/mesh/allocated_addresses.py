@@ -83,7 +83,9 @@ def declare(
     addresses: Collection[Key, str] = graph.allocate(ALLOCATIONS, standing, _choices)
 
     def allocated(at: At, base: Declared) -> list[str]:
-        found = []
+        found: list[str] = []
+        if base.cluster == home.cluster and not base.allocates:
+            return found  # most are such, and what is not read need not be remembered
         for family in POOLS:
             claim = at.get(standing, (base.key, family))
             if claim is None:
