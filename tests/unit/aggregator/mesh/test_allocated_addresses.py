@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 
 from aggregator.mesh import allocated_addresses
 from aggregator.mesh.allocated_addresses import ALLOCATIONS, POOLS
+from tests.kit import golden
 from tests.kit import manifests as m
 from tests.kit.world import NEVER, World
+from tests.kit.ztunnel import Route, Tunnel, Ztunnel
+from tests.kit.ztunnel.messages import response
+from xds import protos
 
 A = "shop/a.ext"
 ADS = "shop/ads.shop.svc.cluster.local"
@@ -340,3 +344,19 @@ def test_gateways_of_home_do_not_listen_for_what_only_home_knows() -> None:
     world = two(ads())
     (exposed,) = world.graph.values(world.pipeline.exposed.services).values()
     assert exposed.addresses == (("net-b", "10.97.0.30"),)
+
+
+@pytest.mark.parametrize("address", ["10.97.0.30", None])
+def test_a_ztunnel_resolves_its_name_and_goes_through_the_gateway_of_the_other_network(address: str | None) -> None:
+    world = two(ads(address), POD, at_home=(m.pod("shop/client", "10.1.0.5"),))
+    ztunnel = Ztunnel("net-a")
+    resources = [
+        (name, golden.from_json({kind: one[kind]}, protos.istio.workload.Address()))
+        for name, one in world.addresses().items()
+        for kind in ("workload", "service")
+        if kind in one
+    ]
+    ztunnel.machine.receive(response(*resources))
+    route = ztunnel.connect("alpha//Pod/shop/client", "ads.shop.svc.cluster.local:80")
+    assert isinstance(route, Route), route
+    assert (route.tunnel, route.address) == (Tunnel.DOUBLE_HBONE, "203.0.113.9:15008")
