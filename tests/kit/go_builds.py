@@ -63,6 +63,11 @@ def module(name: str) -> Path:
     return Path(json.loads(said)["Dir"])
 
 
+def tidy(directory: Path) -> None:
+    """Completes the go.mod there with the versions that all of its modules need. Raises NoProgram."""
+    _run([_go(), "mod", "tidy"], directory, _environment("-mod=mod"))
+
+
 def _go() -> str:
     go = next((found for place in PLACES if (found := shutil.which(place))), None)
     if go is None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.kit.envoy import cache
-from tests.kit.go_builds import NoProgram, built, module
+from tests.kit.go_builds import NoProgram, built, module, tidy
 
 KUBERNETES = "1.36.1"
 ETCD = "3.6.8"
@@ -44,6 +44,9 @@ def binaries() -> Binaries:
     with tempfile.TemporaryDirectory(prefix="kubernetes-") as scratch:
         directory = Path(scratch)
         (directory / "go.mod").write_text(_go_mod(), encoding="utf-8")
+        imports = "".join(f'import _ "{name}"\n' for name in (_SERVER, _ETCD))
+        (directory / "tools.go").write_text(f"//go:build tools\n\npackage tools\n\n{imports}", encoding="utf-8")
+        tidy(directory)
         version = "k8s.io/component-base/version"
         major, minor, _ = KUBERNETES.split(".")
         named = {"gitVersion": f"v{KUBERNETES}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
