@@ -2,13 +2,15 @@
 
 Joins requests to the objects of `kube_store`, as far as a client can tell the difference from a real server: a field
 belongs to whoever applied it, is taken over by force only, and goes with the last who owned it. Of lists those of
-conditions and listeners are maps by type and name, as their schemas say; all others are one value.
+conditions and listeners are maps by type and name, as their schemas say, but of Istio's kinds, whose schemas say
+nothing; all others are one value.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -18,6 +20,7 @@ from tests.kit.kube_store import Name, Store
 
 Path = tuple[str, ...]
 _KEYS = {"conditions": "type", "listeners": "name"}
+_ISTIO = ("AuthorizationPolicy", "ServiceEntry", "WorkloadEntry")
 
 
 class Refused(Exception):
@@ -58,9 +61,10 @@ def apply_status(store: Store, kind: str, name: Name, body: bytes, manager: str,
         raise Refused(404, "NotFound", "not found")
     document = copy.deepcopy(before.document)
     owners = _owners(document)
-    wanted = dict(_leaves(applied.get("status") or {}))
+    keys = {} if kind in _ISTIO else _KEYS
+    wanted = dict(_leaves(applied.get("status") or {}, keys))
     status = document.get("status") or {}
-    present = dict(_leaves(status))
+    present = dict(_leaves(status, keys))
     for other, paths in owners.items():
         if other == manager:
             continue
@@ -77,7 +81,7 @@ def apply_status(store: Store, kind: str, name: Name, body: bytes, manager: str,
     managed = [one for one in document["metadata"].get("managedFields", ()) if one.get("subresource") != "status"]
     for owner, paths in sorted(owners.items()):
         if paths:
-            fields = sorted("/".join(path) for path in paths)
+            fields = {"f:status": _fields(sorted(paths))}
             managed.append({"manager": owner, "operation": "Apply", "subresource": "status", "fieldsV1": fields})
     document["metadata"]["managedFields"] = managed
     return _stored(store, kind, name, document)
@@ -103,18 +107,36 @@ def _owners(document: dict[str, Any]) -> dict[str, set[Path]]:
     owners: dict[str, set[Path]] = {}
     for entry in document["metadata"].get("managedFields", ()):
         if entry.get("subresource") == "status":
-            owners[entry["manager"]] = {tuple(path.split("/")) for path in entry["fieldsV1"]}
+            owners[entry["manager"]] = set(_paths(entry["fieldsV1"]["f:status"]))
     return owners
 
 
-def _leaves(value: dict[str, Any], at: Path = ()) -> Iterator[tuple[Path, Any]]:
+def _fields(paths: list[Path]) -> dict[str, Any]:
+    """Paths in the form of FieldsV1: nested, `f:` before names and `k:` before the keys of a list's entries."""
+    tree: dict[str, Any] = {}
+    for path in paths:
+        place = tree
+        for within, step in zip(("", *path), path, strict=False):
+            entry = f"k:{json.dumps({_KEYS[within]: step[2:]})}" if step.startswith("k:") else f"f:{step}"
+            place = place.setdefault(entry, {})
+    return tree
+
+
+def _paths(fields: dict[str, Any], at: Path = ()) -> Iterator[Path]:
+    if not fields:
+        yield at
+    for entry, inner in fields.items():
+        step = f"k:{next(iter(json.loads(entry[2:]).values()))}" if entry.startswith("k:") else entry[2:]
+        yield from _paths(inner, (*at, step))
+
+
+def _leaves(value: dict[str, Any], keys: Mapping[str, str], at: Path = ()) -> Iterator[tuple[Path, Any]]:
     for name, inner in value.items():
-        if name in _KEYS and isinstance(inner, list):
+        if name in keys and isinstance(inner, list):
             for entry in inner:
-                key = entry[_KEYS[name]]
-                yield from _leaves(entry, (*at, name, f"k:{key}"))
+                yield from _leaves(entry, keys, (*at, name, f"k:{entry[keys[name]]}"))
         elif isinstance(inner, dict) and inner:
-            yield from _leaves(inner, (*at, name))
+            yield from _leaves(inner, keys, (*at, name))
         else:
             yield (*at, name), inner
 

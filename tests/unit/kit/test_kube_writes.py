@@ -54,6 +54,28 @@ def test_conditions_are_a_map_by_type(store: Store) -> None:
     assert [one["type"] for one in both["status"]["conditions"]] == ["Accepted", "Programmed"]
 
 
+def test_who_owns_what_is_written_as_a_real_server_writes_it(store: Store) -> None:
+    entry = {"type": "isthmus.dev/Global", "status": "True"}
+    written = applied(store, "a", {"conditions": [entry], **balancer("192.0.2.1")})
+    (managed,) = written["metadata"]["managedFields"]
+    assert managed["fieldsV1"] == {
+        "f:status": {
+            "f:conditions": {'k:{"type": "isthmus.dev/Global"}': {"f:status": {}, "f:type": {}}},
+            "f:loadBalancer": {"f:ingress": {}},
+        }
+    }
+    assert not applied(store, "a", {})["status"]
+
+
+def test_conditions_of_istios_kinds_are_one_value(store: Store) -> None:
+    store.apply(manifests.service_entry("shop/cart", "a.ext"))
+    for manager, of_type in (("a", "Accepted"), ("b", "Programmed")):
+        document = {"kind": "ServiceEntry", "status": {"conditions": [{"type": of_type, "status": "True"}]}}
+        body = msgspec.json.encode({**document, "metadata": {"name": "cart"}})
+        written = apply_status(store, "ServiceEntry", NAME, body, manager, force=True)
+    assert [one["type"] for one in written["status"]["conditions"]] == ["Programmed"]
+
+
 def test_equal_content_is_no_revision(store: Store) -> None:
     applied(store, "a", balancer("192.0.2.1"))
     revision = store.revision
