@@ -238,6 +238,12 @@ CATALOGUE: dict[str, Entry] = {
         "The waypoint that is asked for is not for this kind of traffic: the object has none.",
         "Correct the label istio.io/waypoint-for of the Gateway, or use another waypoint.",
     ),
+    "CrossNamespaceWaypointForbidden": Entry(
+        "warning",
+        "A ServiceEntry that only its own namespace sees asks for a waypoint of another namespace, which would have to"
+        " see it: it has none.",
+        "Name a waypoint of its own namespace, or make the entry public (serviceEntryVisibility).",
+    ),
     "CanaryInvalidWeight": Entry(
         "error",
         "The weight of a canary waypoint is no percentage: all traffic goes through the other waypoint.",

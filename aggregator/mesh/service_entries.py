@@ -104,7 +104,9 @@ def declare(
         cluster, _, namespace, name = key
         place = at.get(namespaces, home.namespace_key(cluster, namespace))
         given = _addresses(at, key, entry)
-        attached = attachment(at, waypoints, key, entry.labels, entry.annotations)
+        visibility = visibility_of(mesh(at).entry_visibility, place)
+        private = visibility != "PUBLIC"
+        attached = attachment(at, waypoints, key, entry.labels, entry.annotations, private=private)
         for host in dict.fromkeys(entry.hosts):
             other = owner(at, key, host)
             if other:
@@ -149,7 +151,7 @@ def declare(
                     ingress_waypoint=ingress_uses(entry.labels, place),
                     # What an entry of another cluster names is of use there.
                     allocates=allocates(entry, host) and (cluster != home.cluster or not entry.addresses),
-                    visibility=visibility_of(mesh(at).entry_visibility, place),
+                    visibility=visibility,
                     allocated=tuple([one for of, one in entry.allocated if of in ("", host)]),
                 ),
             )

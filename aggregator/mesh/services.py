@@ -1,7 +1,8 @@
 """Services as each cluster declares them, before any merging.
 
 Scope is judged by the cluster's own labels: endpoints are shared only if the object in their own cluster says so. What
-a remote cluster does not share ends here. Selectors are kept in an index by one of their labels, so that finding the
+a remote cluster does not share ends here. A Service that is exported is declared a second time, under its host name of
+the cluster set. Selectors are kept in an index by one of their labels, so that finding the
 services of a pod looks at the few that could match.
 """
 
@@ -18,10 +19,12 @@ from aggregator.mesh.addresses import pack
 from aggregator.mesh.home import Home, Mesh, is_global
 from aggregator.mesh.networks import network_of
 from aggregator.mesh.selection import UNSELECTED, Includes
+from aggregator.mesh.service_exports import Exported, age
 from aggregator.mesh.waypoints import Asked, Attached, Refused, Waypoints, ingress_uses
 from aggregator.order import rank
 from watchers.facts.core import Namespace, Service, ServicePort
 from watchers.facts.keys import Labels, ObjectKey, label
+from watchers.facts.multicluster import ServiceImport
 
 DISTRIBUTION_ANNOTATION = "networking.istio.io/traffic-distribution"
 
@@ -77,7 +80,8 @@ class Declared(msgspec.Struct, frozen=True, gc=False):
     """A service as one cluster declares it. `key` is `<namespace>/<hostname>`, the name it has in every cluster.
 
     `addresses` are IP addresses, or ranges as address/length. `identities` are SPIFFE names that may answer for it, as
-    far as its object says so; `kind` is that of the object. `attached` is its waypoint, through which traffic of
+    far as its object says so; `kind` is that of the object: an exported Service is that of its ServiceExport, whose
+    age counts. `attached` is its waypoint, through which traffic of
     ingress gateways goes as well if `ingress_waypoint`. What has no address may be given one if it `allocates`;
     `allocated` are those it was given before, as its object says. `visibility` is PUBLIC, or NAMESPACE where only
     clients of its own namespace see it.
@@ -112,11 +116,13 @@ class Declared(msgspec.Struct, frozen=True, gc=False):
 
 
 class Services(msgspec.Struct, frozen=True):
-    """Services of all clusters: those of Kubernetes by their objects, and those together with ServiceEntries' by a
-    label of their selector (cluster, namespace, label), by key, and those of ServiceEntries that all see by hostname.
+    """Services of all clusters: those of Kubernetes by their objects, as they are `exported` by their ServiceExports,
+    and those together with ServiceEntries' by a label of their selector (cluster, namespace, label), by key, and those
+    of ServiceEntries that all see by hostname.
     """
 
     declared: Collection[ObjectKey, Declared]
+    exported: Collection[ObjectKey, Declared]
     by_selector: Index[tuple[str, str, tuple[str, str]], tuple[str, ...], Declared]
     candidates: Index[str, tuple[str, ...], Declared]
     by_hostname: Index[str, tuple[str, ...], Declared]
@@ -131,8 +137,10 @@ def declare(
     namespaces: Source[ObjectKey, Namespace],
     waypoints: Waypoints,
     services: Source[ObjectKey, Service],
-) -> Collection[ObjectKey, Declared]:
-    """Declare the Kubernetes services of every cluster."""
+    exports: Collection[ObjectKey, Exported],
+    imports: Source[ObjectKey, ServiceImport],
+) -> tuple[Collection[ObjectKey, Declared], Collection[ObjectKey, Declared]]:
+    """Declare the Kubernetes services of every cluster, and those that are exported."""
 
     def declared(at: At, key: ObjectKey, service: Service) -> Outcome[Declared]:
         cluster, _, namespace_name, name = key
@@ -141,9 +149,18 @@ def declare(
         if not includes(at, cluster, namespace_name):
             return UNSELECTED
         namespace = at.get(namespaces, home.namespace_key(cluster, namespace_name))
-        shared = is_global(mesh(at).scopes, service.labels, namespace)
+        shared = is_global(mesh(at).scopes, service.labels, namespace) or (
+            not home.export_clusterset_only
+            and at.get(exports, (cluster, "ServiceExport", namespace_name, name)) is not None
+        )
         if cluster != home.cluster and not shared:
             return Withheld("ServiceIsNotGlobal")
+        return of_object(at, key, service, namespace, shared=shared)
+
+    def of_object(
+        at: At, key: ObjectKey, service: Service, namespace: Namespace | None, *, shared: bool
+    ) -> Declared:
+        cluster, _, namespace_name, name = key
         addresses = []
         for number, address in enumerate(service.cluster_ips):
             if pack(address) is None:
@@ -171,14 +188,46 @@ def declare(
             ingress_waypoint=ingress_uses(service.labels, namespace),
         )
 
-    return graph.derive("declared services", services, declared)
+    collection = graph.derive("declared services", services, declared)
+
+    def exported(at: At, key: ObjectKey, export: Exported) -> Outcome[Declared]:
+        cluster, _, namespace_name, name = key
+        service_key = (cluster, "Service", namespace_name, name)
+        own = at.get(collection, service_key)
+        if own is None:
+            # Nobody else shares it; what is wrong with it is noted here then.
+            service = at.get(services, service_key)
+            if service is None:
+                return Withheld("ExportWithoutService")
+            namespace = at.get(namespaces, home.namespace_key(cluster, namespace_name))
+            own = of_object(at, service_key, service, namespace, shared=True)
+        hostname = f"{name}.{namespace_name}.svc.{home.clusterset_domain}"
+        imported = at.get(imports, (home.cluster, "ServiceImport", namespace_name, name))
+        return msgspec.structs.replace(
+            own,
+            key=f"{namespace_name}/{hostname}",
+            hostname=hostname,
+            created=export.created,
+            is_global=True,
+            kind="ServiceExport",
+            # Those it has are of its own cluster.
+            addresses=(),
+            allocates=not export.headless,
+            allocated=imported.spec.addresses if imported is not None and imported.owned else (),
+        )
+
+    return collection, graph.derive("exported services", exports, exported)
 
 
 def index(
-    graph: Graph, home: Home, declared: Collection[ObjectKey, Declared], entries: Collection[Any, Declared]
+    graph: Graph,
+    home: Home,
+    declared: Collection[ObjectKey, Declared],
+    exported: Collection[ObjectKey, Declared],
+    entries: Collection[Any, Declared],
 ) -> Services:
-    """Declare the indexes over services of Kubernetes and of ServiceEntries."""
-    both: tuple[Collection[Any, Declared], ...] = (declared, entries)
+    """Declare the indexes over services of Kubernetes, exported ones and those of ServiceEntries."""
+    everything: tuple[Collection[Any, Declared], ...] = (declared, exported, entries)
 
     def hostnames(_key: tuple[str, ...], service: Declared) -> Iterable[str]:
         # Only ServiceEntries give hosts of one name to several namespaces.
@@ -186,17 +235,23 @@ def index(
 
     return Services(
         declared=declared,
-        by_selector=graph.index("services by selector", both, _selector_groups),
-        candidates=graph.index("candidates of services", both, lambda _, one: (one.key,)),
-        by_hostname=graph.index("public entries by hostname", both, hostnames),
+        exported=exported,
+        by_selector=graph.index("services by selector", everything, _selector_groups),
+        candidates=graph.index("candidates of services", everything, lambda _, one: (one.key,)),
+        by_hostname=graph.index("public entries by hostname", everything, hostnames),
     )
 
 
 def merged_from(home: Home, candidates: Iterable[Declared]) -> list[Declared]:
     """The objects that make up one service as seen from home: the first decides, and counts alone if it is not global.
 
-    Only home's own object gets here without being global.
+    Only home's own object gets here without being global. A host name of the cluster set belongs to those who export
+    it, whatever ServiceEntries say of it.
     """
+    candidates = list(candidates)
+    exports = [one for one in candidates if one.kind == "ServiceExport"]
+    if exports:
+        return sorted(exports, key=lambda one: age(one.cluster, one.created, one.namespace, one.name))
     order = sorted(
         candidates, key=lambda one: rank(home.cluster, one.cluster, one.created, one.namespace, one.name)
     )
@@ -259,9 +314,11 @@ def distribution(annotations: Labels, namespace: Namespace | None, asked: str = 
     return Balancing(preference, "FAILOVER") if preference else Balancing()
 
 
-def attachment(at: At, waypoints: Waypoints, key: ObjectKey, labels: Labels, annotations: Labels) -> Attached | None:
+def attachment(
+    at: At, waypoints: Waypoints, key: ObjectKey, labels: Labels, annotations: Labels, *, private: bool = False
+) -> Attached | None:
     """The waypoint of a service, which is told of where it asks for one that it cannot have."""
-    found = waypoints.of(at, Asked(key[0], key[2], labels, annotations, "service"))
+    found = waypoints.of(at, Asked(key[0], key[2], labels, annotations, "service", private))
     if isinstance(found, Refused):
         at.note(key, Finding(key, found.reason, "metadata.labels", found.detail))
         return None

@@ -79,13 +79,14 @@ class Attached(msgspec.Struct, frozen=True, gc=False):
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):
-    """An object that may have a waypoint, by what it says of that."""
+    """An object that may have a waypoint, by what it says of that. What is `private` only its own namespace sees."""
 
     cluster: str
     namespace: str
     labels: Labels
     annotations: Labels
     traffic: Traffic
+    private: bool = False
 
 
 Judge: TypeAlias = Callable[[At, Asked], Attached | Refused | None]
@@ -144,6 +145,9 @@ def declare(
     collection = graph.derive("waypoints", gateways, waypoint)
 
     def find(at: At, asked: Asked, namespace: str, name: str) -> Waypoint | Refused:
+        if asked.private and namespace != asked.namespace:
+            detail = f"waypoint {namespace}/{name} is in another namespace than {asked.namespace}, which alone may see it"
+            return Refused("CrossNamespaceWaypointForbidden", detail)
         found = at.get(collection, (asked.cluster, "Gateway", namespace, name))
         if found is None:
             return Refused("WaypointIsNotReady", f"waypoint {namespace}/{name} does not exist or has no address")
