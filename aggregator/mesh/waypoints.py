@@ -146,7 +146,7 @@ def declare(
 
     def find(at: At, asked: Asked, namespace: str, name: str) -> Waypoint | Refused:
         if asked.private and namespace != asked.namespace:
-            detail = f"waypoint {namespace}/{name} is in another namespace than {asked.namespace}, which alone may see it"
+            detail = f"waypoint {namespace}/{name} is not in namespace {asked.namespace}, which alone may see this"
             return Refused("CrossNamespaceWaypointForbidden", detail)
         found = at.get(collection, (asked.cluster, "Gateway", namespace, name))
         if found is None:
