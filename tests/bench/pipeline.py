@@ -18,7 +18,7 @@ import msgspec
 
 from tests.bench import mesh
 from tests.bench.memory import resident
-from tests.bench.results import Results, Stolen, reference
+from tests.bench.results import Results, Stolen, reference, wake
 from tests.kit.world import World, changed_names
 from watchers.facts.kinds import kind_of
 
@@ -139,6 +139,7 @@ def main() -> None:
         return
     results = Results("pipeline", given.size)
     results.add("machine.reference.before", reference(), "ms")
+    results.add("machine.wake", wake(), "us")
     stolen = Stolen()
     add_stages(results, in_process("stages", given.size))
     add_hosts(results, in_process("hosts", given.size))

@@ -9,10 +9,12 @@ peer's and the ratio where there was one.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import platform
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -89,6 +91,39 @@ def reference() -> float:
         work()
         spent.append(time.process_time() - began)
     return 1e3 * sorted(spent)[len(spent) // 2]
+
+
+def wake(times: int = 200) -> float:
+    """Microseconds of CPU that an event loop takes to be woken by a byte in a pipe, read it, and sleep again.
+
+    It is the least that anything which comes alone can cost, most of it the kernel's. The median of `times`, each three
+    milliseconds after the one before.
+    """
+    ours, theirs = os.pipe()
+    writer = f"import os, time\nfor _ in range({times}):\n time.sleep(0.003)\n os.write({theirs}, b'.')"
+    spent = []
+
+    async def read() -> None:
+        ended = asyncio.Event()
+        before = time.thread_time()
+
+        def woken() -> None:
+            nonlocal before
+            if not os.read(ours, 1):
+                ended.set()
+            now = time.thread_time()
+            spent.append(now - before)
+            before = now
+
+        asyncio.get_running_loop().add_reader(ours, woken)
+        await ended.wait()
+        asyncio.get_running_loop().remove_reader(ours)
+
+    with subprocess.Popen([sys.executable, "-S", "-c", writer], pass_fds=(theirs,)):
+        os.close(theirs)
+        asyncio.run(read())
+    os.close(ours)
+    return 1e6 * sorted(spent)[len(spent) // 2]
 
 
 class Stolen:

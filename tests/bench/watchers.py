@@ -18,7 +18,7 @@ from tests.bench.api_servers import ApiServers
 from tests.bench.arriving import served
 from tests.bench.joining import registered
 from tests.bench.listing import listing
-from tests.bench.results import Results, Stolen, reference
+from tests.bench.results import Results, Stolen, reference, wake
 from tests.bench.watched import Mesh, Size
 
 SIZES = {
@@ -53,6 +53,7 @@ def measure(size: str, parts: Collection[str]) -> None:
     stolen = Stolen()
     results.add("machine.load.before", os.getloadavg()[0], "processes")
     results.add("machine.reference.before", reference(), "ms")
+    results.add("machine.wake", wake(), "us")
     for part in parts:
         PARTS[part](size, results)
     results.add("machine.stolen", stolen.percent(), "% of the time")
