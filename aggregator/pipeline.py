@@ -19,6 +19,7 @@ from aggregator.mesh import (
     networks,
     selection,
     service_entries,
+    service_exports,
     services,
     split_horizon,
     standing,
@@ -47,6 +48,7 @@ from watchers.facts.istio_networking import ServiceEntry, WorkloadEntry
 from watchers.facts.istio_security import AuthorizationPolicy, PeerAuthentication
 from watchers.facts.keys import ObjectKey
 from watchers.facts.mesh_config import MeshConfig
+from watchers.facts.multicluster import ServiceExport, ServiceImport
 from watchers.facts.names import ResolvedName
 from watchers.facts.networking import Ingress, IngressClass
 from watchers.facts.secrets import TLSSecret
@@ -82,6 +84,8 @@ class Pipeline:
         workload_entries: Source[ObjectKey, WorkloadEntry] = graph.source("kubernetes workload entries")
         policies: Source[ObjectKey, AuthorizationPolicy] = graph.source("kubernetes authorization policies")
         authentications: Source[ObjectKey, PeerAuthentication] = graph.source("kubernetes peer authentications")
+        kube_exports: Source[ObjectKey, ServiceExport] = graph.source("kubernetes service exports")
+        kube_imports: Source[ObjectKey, ServiceImport] = graph.source("kubernetes service imports")
         node_proxies: Source[admissions.AccountKey, bool] = graph.source("accounts of node proxies")
         interest: Source[tuple[str], View] = graph.source("interest")
         refused: Source[ResourceKey, rejections.Rejection] = graph.source("rejections")
@@ -98,7 +102,19 @@ class Pipeline:
         through = waypoints.declare(
             graph, home, counts, network.of_cluster, namespaces, gateways, gateway_classes
         )
-        own = services.declare(graph, home, mesh, counts, network.of_cluster, namespaces, through, kube_services)
+        exports = service_exports.declare(graph, counts, kube_services, kube_exports)
+        own, exported = services.declare(
+            graph,
+            home,
+            mesh,
+            counts,
+            network.of_cluster,
+            namespaces,
+            through,
+            kube_services,
+            exports.exported,
+            kube_imports,
+        )
         entries = service_entries.declare(
             graph,
             home,
@@ -111,7 +127,7 @@ class Pipeline:
             kube_services,
             kube_entries,
         )
-        declared = services.index(graph, home, own, entries.services)
+        declared = services.index(graph, home, own, exported, entries.services)
         workload = workloads.declare(
             graph,
             home,
@@ -208,6 +224,8 @@ class Pipeline:
             "TLSSecret": tls_secrets,
             "ServiceEntry": kube_entries,
             "WorkloadEntry": workload_entries,
+            "ServiceExport": kube_exports,
+            "ServiceImport": kube_imports,
             "AuthorizationPolicy": policies,
             "PeerAuthentication": authentications,
             "ResolvedName": resolved_names,

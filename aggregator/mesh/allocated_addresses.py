@@ -1,9 +1,10 @@
 """Allocated addresses: what home's proxies may ask for a service by where its objects name nothing of use to them.
 
-That are hosts of ServiceEntries without an address, and global services that exist in other networks alone, whose
+That are hosts of ServiceEntries without an address, exported services under their name of the cluster set, unless they
+are headless (this is their clusterset IP, KEP-1645), and global services that exist in other networks alone, whose
 addresses mean nothing at home: without one of their own neither could be asked for. They get one of each IP family out
 of the pools that Istio gives them from (addresses that are routed nowhere), at a place that depends on the name alone
-unless somebody was there before; what the status of a ServiceEntry says already is kept.
+unless somebody was there before; what the status of a ServiceEntry or a ServiceImport says already is kept.
 
 A headless service of another network gets one as well, since its pods cannot be reached one by one from home. One that
 home has itself stays as it is, and so does one whose pods are in home's network.
@@ -105,6 +106,8 @@ def declare(
 def _needs_one(objects: list[Declared], own_network: str) -> bool:
     """Whether a service that home does not have cannot be asked for without an address of home's network."""
     base = objects[0]
+    if base.kind == "ServiceExport" and base.allocates:
+        return True
     if base.kind == "ServiceEntry":
         return base.allocates and not any(one.addresses for one in objects if one.network == own_network)
     return all(one.network != own_network for one in objects)

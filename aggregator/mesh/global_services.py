@@ -29,6 +29,7 @@ from aggregator.mesh.allocated_addresses import AllocatedAddresses
 from aggregator.mesh.home import Home, Mesh
 from aggregator.mesh.identities import accounts_elsewhere, spiffe_id
 from aggregator.mesh.networks import network_of
+from aggregator.mesh.service_exports import united
 from aggregator.mesh.services import Balancing, Declared, Port, Services, merged_from
 from aggregator.mesh.waypoints import Attached, Waypoint
 from aggregator.mesh.workload import ServiceInNetwork
@@ -95,7 +96,7 @@ def declare(
 
     def canonical(at: At, base: Declared) -> bool:
         """Whether a hostname stands for this service where nobody says which namespace is meant."""
-        if base.kind == "Service":
+        if base.kind != "ServiceEntry":
             return True
         if base.visibility != "PUBLIC":
             return False
@@ -141,12 +142,13 @@ def declare(
             if one.attached is not None and one.network != own_network:
                 found.update(_waypoints(trust_domain, one.attached))
         identities = tuple(sorted(found.union(*(one.identities for one in sharing))))
-        ports = _union(sharing)
+        ports = _united(sharing) if base.kind == "ServiceExport" else _union(sharing)
         guarded = guard(at, sharing, own_network)
         bypassed = _bypassed(sharing, guarded, own_network)
         if bypassed:
             at.note(base.object, Finding(base.object, "WaypointsDiffer", "metadata.labels", bypassed))
-        disagreement = _disagreement(sharing)
+        # Of exports the conditions of their objects tell.
+        disagreement = _disagreement(sharing) if base.kind != "ServiceExport" else ""
         if disagreement:
             at.note(base.object, Finding(base.object, "ServicePortConflict", "spec.ports", disagreement))
         return _service(base, sharing, given, ports, identities, guarded, canonical=canonical(at, base))
@@ -215,6 +217,11 @@ def _service(
         allocated=allocated,
         visibility=base.visibility,
     )
+
+
+def _united(exports: list[Declared]) -> tuple[Port, ...]:
+    """The ports of an exported service, as `service_exports` has them."""
+    return tuple(united((one.ports for one in exports), lambda port: (port.name, (port.number, port.transport))))
 
 
 def _union(sharing: list[Declared]) -> tuple[Port, ...]:

@@ -25,6 +25,8 @@ class Home(msgspec.Struct, frozen=True):
     `istio_classes`, classes whose controller is Istio's are served as well, in Istio's place. Istio's own kinds count
     if their label istio.io/rev names this `revision`, or if they have none. Ingresses show the addresses of
     `ingress_service` (namespace, name), whose load balancer leads to their gateway, and `ingress_addresses`.
+    Services that are exported have a host name with `clusterset_domain`, and are global under their own name as well
+    unless that is `export_clusterset_only`.
     What `stale_after` and `stale_ttl` (seconds) mean is told in `standing`.
     """
 
@@ -32,6 +34,8 @@ class Home(msgspec.Struct, frozen=True):
     system_namespace: str = "istio-system"
     trust_domain: str = "cluster.local"
     domain_suffix: str = "cluster.local"
+    clusterset_domain: str = "clusterset.local"
+    export_clusterset_only: bool = False
     ztunnel_accounts: tuple[tuple[str, str], ...] = (("istio-system", "ztunnel"),)
     istio_classes: bool = False
     revision: str = "default"

@@ -100,5 +100,5 @@ def _resolve(profile: Profile, pod: Pod) -> tuple[tuple[str, ServicePorts], ...]
 def _with_attachments(
     served: tuple[tuple[str, ServicePorts], ...], pod: str, attachments: Iterable[Attachment]
 ) -> tuple[tuple[str, ServicePorts], ...]:
-    added = {one.service: one.ports for one in attachments if one.pod == pod}
+    added = {service: ports for one in attachments if one.pod == pod for service, ports in one.services}
     return tuple(sorted({**added, **dict(served)}.items())) if added else served

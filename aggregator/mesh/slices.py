@@ -24,8 +24,7 @@ class Attachment(msgspec.Struct, frozen=True, gc=False):
 
     namespace: str
     pod: str
-    service: str
-    ports: ServicePorts
+    services: tuple[tuple[str, ServicePorts], ...]
 
 
 class Slices(msgspec.Struct, frozen=True):
@@ -46,12 +45,13 @@ def declare(
 ) -> Slices:
     """Declare what slices say."""
 
-    def slice_service(at: At, key: ObjectKey, endpoints: EndpointSlice) -> Declared | None:
-        """The service a slice serves, if that service takes its endpoints from slices."""
+    def slice_services(at: At, key: ObjectKey, endpoints: EndpointSlice) -> list[Declared]:
+        """The services a slice serves, if they take their endpoints from slices: one, and that as it is exported."""
         if not endpoints.service or endpoints.address_type == "FQDN":
-            return None
-        service = at.get(services.declared, (key[0], "Service", key[2], endpoints.service))
-        return service if service is not None and not service.selector else None
+            return []
+        own = at.get(services.declared, (key[0], "Service", key[2], endpoints.service))
+        exported = at.get(services.exported, (key[0], "ServiceExport", key[2], endpoints.service))
+        return [one for one in (own, exported) if one is not None and not one.selector]
 
     def not_served(at: At, key: ObjectKey) -> Withheld:
         return Withheld("SliceNotServed") if includes(at, key[0], key[2]) else UNSELECTED
@@ -59,16 +59,17 @@ def declare(
     def attachments(
         at: At, key: ObjectKey, endpoints: EndpointSlice
     ) -> Iterable[tuple[WorkloadKey, Outcome[Attachment]]]:
-        service = slice_service(at, key, endpoints)
-        if service is None:
+        found = slice_services(at, key, endpoints)
+        if not found:
             yield key, not_served(at, key)
             return
         by_name = _ports(endpoints)
         # A named target is a port of the pod's, which the slice gives the number of.
-        targets = [(port.number, port.target or by_name.get(port.name, 0)) for port in service.ports]
-        served = tuple([(number, target) for number, target in targets if target])
+        targets = [(port.number, port.target or by_name.get(port.name, 0)) for port in found[0].ports]
+        ports = tuple([(number, target) for number, target in targets if target])
+        served = tuple([(service.key, ports) for service in found])
         for endpoint in {one.target_name: one for one in endpoints.endpoints if one.target_kind == "Pod"}.values():
-            yield (*key, endpoint.target_name), Attachment(key[2], endpoint.target_name, service.key, served)
+            yield (*key, endpoint.target_name), Attachment(key[2], endpoint.target_name, served)
 
     attached = graph.index(
         "pods named by slices",
@@ -79,12 +80,13 @@ def declare(
     def endpoint_workloads(
         at: At, key: ObjectKey, endpoints: EndpointSlice
     ) -> Iterable[tuple[WorkloadKey, Outcome[Workload]]]:
-        service = slice_service(at, key, endpoints)
-        if service is None:
+        found = slice_services(at, key, endpoints)
+        if not found:
             yield key, not_served(at, key)
             return
         by_name = _ports(endpoints)
-        served = tuple((port.number, by_name[port.name]) for port in service.ports if port.name in by_name)
+        ports = tuple((port.number, by_name[port.name]) for port in found[0].ports if port.name in by_name)
+        served = tuple(sorted((service.key, ports) for service in found))
         network, relied_on = network_of(at, networks, key[0]), standing(at, key[0])
         if relied_on == "withdrawn":
             yield key, UNREACHABLE
@@ -112,7 +114,7 @@ def declare(
                     network=network,
                     at_home=network == network_of(at, networks, home.cluster),
                     addresses=endpoint.addresses,
-                    services=((service.key, served),),
+                    services=served,
                     healthy=endpoint.ready,
                     host_network=True,
                     kind="EndpointSlice",

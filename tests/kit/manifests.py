@@ -455,6 +455,28 @@ def peer_authentication(
     return {**made, "spec": spec}
 
 
+def service_export(
+    name: str,
+    *,
+    labels: Fields | None = None,
+    annotations: Fields | None = None,
+    created: str = CREATED,
+    **metadata: Any,
+) -> Manifest:
+    """A ServiceExport; labels and annotations are those it exports."""
+    spec = {"exportedLabels": dict(labels or {}), "exportedAnnotations": dict(annotations or {})}
+    more = {"creationTimestamp": created, "generation": 1, **metadata}
+    made = _object("multicluster.x-k8s.io/v1alpha1", "ServiceExport", *_split(name), {}, more)
+    return {**made, "spec": {key: value for key, value in spec.items() if value}}
+
+
+def service_import(name: str, *addresses: str, **spec: Any) -> Manifest:
+    """A ServiceImport that somebody else made, of one port 80."""
+    made = _object("multicluster.x-k8s.io/v1alpha1", "ServiceImport", *_split(name), {}, {"uid": f"uid-of-{name}"})
+    own = {"type": "ClusterSetIP", "ports": [{"name": "http", "port": 80, "protocol": "TCP"}], "ips": list(addresses)}
+    return {**made, "spec": {**own, **spec}}
+
+
 def write_manifests(directory: Path, *objects: Manifest, file: str = "objects.yaml") -> Path:
     """Writes the objects as ``directory/file`` (made where missing), replacing the file in one step; returns its path.
 

@@ -14,6 +14,7 @@ from watchers.facts.istio_networking import ServiceEntry, WorkloadEntry
 from watchers.facts.istio_security import AuthorizationPolicy, PeerAuthentication
 from watchers.facts.keys import Labels, ObjectKey, label
 from watchers.facts.mesh_config import MeshConfig
+from watchers.facts.multicluster import ServiceExport, ServiceImport
 from watchers.facts.names import ResolvedName
 from watchers.facts.networking import Ingress, IngressClass
 from watchers.facts.secrets import TLSSecret
@@ -35,6 +36,8 @@ Fact = (
     | ResolvedName
     | Service
     | ServiceEntry
+    | ServiceExport
+    | ServiceImport
     | SourceFault
     | TLSSecret
     | WorkloadEntry
@@ -61,6 +64,8 @@ __all__ = [
     "ResolvedName",
     "Service",
     "ServiceEntry",
+    "ServiceExport",
+    "ServiceImport",
     "SourceFault",
     "TLSSecret",
     "WorkloadEntry",

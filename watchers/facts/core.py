@@ -102,7 +102,8 @@ class ServicePort(msgspec.Struct, frozen=True, gc=False):
 class Service(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="Service"):
     """A Service of any type. ``cluster_ips`` are without "" and "None", the latter being ``headless``.
 
-    ``balancer`` are the addresses of its load balancer, where it has one.
+    ``balancer`` are the addresses of its load balancer, where it has one. ``affinity`` is spec.sessionAffinity, and
+    ``affinity_seconds`` how long that of a client holds, 0 where the Service does not say.
     """
 
     labels: Labels
@@ -119,6 +120,8 @@ class Service(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="Serv
     publish_not_ready: bool
     external_name: str
     balancer: Addresses = ()
+    affinity: str = "None"
+    affinity_seconds: int = 0
 
 
 # Namespace on the wire
@@ -361,6 +364,23 @@ class ServicePortObject(msgspec.Struct, gc=False):
     app_protocol: str | None = msgspec.field(default=None, name="appProtocol")
 
 
+class ClientIP(msgspec.Struct, gc=False):
+    """``sessionAffinityConfig.clientIP``."""
+
+    seconds: int | None = msgspec.field(default=None, name="timeoutSeconds")
+
+
+class AffinityConfig(msgspec.Struct, gc=False):
+    """``sessionAffinityConfig`` of a Service or a ServiceImport."""
+
+    client_ip: ClientIP | None = msgspec.field(default=None, name="clientIP")
+
+    @property
+    def affinity_seconds(self) -> int:
+        """How long the affinity of a client holds, 0 where that is not said."""
+        return (self.client_ip.seconds if self.client_ip else None) or 0
+
+
 class ServiceSpec(msgspec.Struct, gc=False):
     """``spec`` of a Service."""
 
@@ -374,6 +394,8 @@ class ServiceSpec(msgspec.Struct, gc=False):
     traffic_distribution: str | None = msgspec.field(default=None, name="trafficDistribution")
     publish_not_ready: bool | None = msgspec.field(default=None, name="publishNotReadyAddresses")
     external_name: str | None = msgspec.field(default=None, name="externalName")
+    affinity: str | None = msgspec.field(default=None, name="sessionAffinity")
+    affinity_config: AffinityConfig | None = msgspec.field(default=None, name="sessionAffinityConfig")
 
 
 class ServiceObject(msgspec.Struct, gc=False):
@@ -410,6 +432,8 @@ def read_service(wire: ServiceObject, cluster: str) -> tuple[ObjectKey, Service]
         bool(spec.publish_not_ready),
         spec.external_name or "",
         read_addresses(wire.status),
+        intern(spec.affinity or "None"),
+        spec.affinity_config.affinity_seconds if spec.affinity_config else 0,
     )
 
 

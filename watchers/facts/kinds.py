@@ -23,6 +23,7 @@ from watchers.facts import (
     istio_networking,
     istio_security,
     mesh_config,
+    multicluster,
     networking,
     secrets,
 )
@@ -203,6 +204,7 @@ class Kind:
         return error
 
 
+_MULTICLUSTER = "multicluster.x-k8s.io/v1alpha1", "multicluster.x-k8s.io/v1beta1"
 _ISTIO_NETWORKING = "networking.istio.io/v1", "networking.istio.io/v1beta1", "networking.istio.io/v1alpha3"
 
 KINDS = (
@@ -281,6 +283,18 @@ KINDS = (
         "security.istio.io/v1beta1",
         wire=istio_security.PeerAuthenticationObject,
         read=istio_security.read_peer_authentication,
+    ),
+    Kind(
+        "ServiceExport",
+        *_MULTICLUSTER,
+        wire=multicluster.ServiceExportObject,
+        read=multicluster.read_service_export,
+    ),
+    Kind(
+        "ServiceImport",
+        *_MULTICLUSTER,
+        wire=multicluster.ServiceImportObject,
+        read=multicluster.read_service_import,
     ),
 )
 """Every kind that becomes facts."""

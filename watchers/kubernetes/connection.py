@@ -35,7 +35,7 @@ from watchers.status import Access
 
 REQUIRED = frozenset({"Namespace", "Pod", "Service", "EndpointSlice"})
 """Without one of these a cluster is of no use."""
-OF_REMOTES = REQUIRED | {"Node", "Gateway"}
+OF_REMOTES = REQUIRED | {"Node", "Gateway", "ServiceExport"}
 """What is read of a remote: with these the reader role gets by."""
 ENTRIES = frozenset({"ServiceEntry", "WorkloadEntry"})
 """What is read of a remote only if that is asked for; its reader has to be granted `istio-config`."""

@@ -39,7 +39,7 @@ def test_credentials_are_read_in_the_system_namespace_alone() -> None:
     assert not any(resource == "secrets" for _, resource, _ in granted("ClusterRole"))
 
 
-def test_what_is_written_is_statuses_registrations_and_the_lease() -> None:
+def test_what_is_written_is_statuses_imports_registrations_and_the_lease() -> None:
     written = {one for one in granted("ClusterRole") | granted("Role") if one[2] not in READ}
     assert written == {
         ("", "secrets", "patch"),
@@ -48,5 +48,10 @@ def test_what_is_written_is_statuses_registrations_and_the_lease() -> None:
         ("gateway.networking.k8s.io", "gatewayclasses/status", "patch"),
         ("gateway.networking.k8s.io", "gateways/status", "patch"),
         ("networking.istio.io", "serviceentries/status", "patch"),
+        ("multicluster.x-k8s.io", "serviceexports/status", "patch"),
+        ("multicluster.x-k8s.io", "serviceimports", "create"),
+        ("multicluster.x-k8s.io", "serviceimports", "delete"),
+        ("multicluster.x-k8s.io", "serviceimports", "patch"),
+        ("multicluster.x-k8s.io", "serviceimports/status", "patch"),
         ("networking.k8s.io", "ingresses/status", "patch"),
     }

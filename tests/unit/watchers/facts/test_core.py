@@ -79,6 +79,8 @@ def test_a_recorded_service() -> None:
             publish_not_ready=True,
             external_name="",
             balancer=("192.0.2.7",),
+            affinity="ClientIP",
+            affinity_seconds=10800,
         ),
     )
 

@@ -95,7 +95,7 @@ def test_whatever_a_field_is_both_ways_end_alike(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_null_is_the_same_as_absent(name: str) -> None:
     document = recorded(name)
-    maps = ("labels", "matchLabels", "selector", "data")
+    maps = ("labels", "matchLabels", "selector", "data", "exportedLabels", "f:labels", "f:annotations")
     for path in paths(document):
         # An entry of a list, or of a map of strings, is there though it is null.
         if isinstance(path[-1], str) and (len(path) < 2 or path[-2] not in maps):

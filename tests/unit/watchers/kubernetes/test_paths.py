@@ -23,6 +23,8 @@ SERVED = {
     "WorkloadEntry": "/apis/networking.istio.io/v1/workloadentries",
     "AuthorizationPolicy": "/apis/security.istio.io/v1/authorizationpolicies",
     "PeerAuthentication": "/apis/security.istio.io/v1/peerauthentications",
+    "ServiceExport": "/apis/multicluster.x-k8s.io/v1alpha1/serviceexports",
+    "ServiceImport": "/apis/multicluster.x-k8s.io/v1alpha1/serviceimports",
 }
 
 
