@@ -74,12 +74,14 @@ class Ties(Struct, frozen=True, gc=False):
     forgotten there: when the service comes back, or admits more, the workload must arrive once more, though its bytes
     are the same.
 
-    `joins` are the names of the resources it is entered with, `admits` is what it takes in itself. One object for all
-    resources of which the same is true.
+    `joins` are the names of the resources it is entered with, `admits` is what it takes in itself. Where an answer has
+    to be split, lower ranks go first: what names others has a higher one than those, and what may not be admitted a
+    higher one than what might admit it. One object for all resources of which the same is true.
     """
 
     joins: tuple[str, ...] = ()
     admits: int = ADMITS_NOTHING
+    rank: int = 0
 
 
 NO_TIES: Final = Ties()

@@ -58,7 +58,16 @@ _FAMILIES = {
     ("IPv4",): service.IPFamilies.IPV4_ONLY,
     ("IPv6",): service.IPFamilies.IPV6_ONLY,
 }
-_ADMITS_HEALTHY, _ADMITS_ALL = Ties(admits=ADMITS_HEALTHY), Ties(admits=ADMITS_ALL)
+# Ranks of a split answer: services, workloads, services behind a waypoint, workloads that a gateway, a waypoint or
+# their health makes depend on one of these.
+_PLAIN_WORKLOAD, _BEHIND_WAYPOINT, _DEPENDENT_WORKLOAD = 1, 2, 3
+_SERVICE_TIES = {
+    (unready, waypoint): Ties(
+        admits=ADMITS_ALL if unready else ADMITS_HEALTHY, rank=_BEHIND_WAYPOINT if waypoint else 0
+    )
+    for unready in (False, True)
+    for waypoint in (False, True)
+}
 
 _GROUPS = {
     "Pod": "",
@@ -143,7 +152,8 @@ def declare(
             if one.proxied < 0
             else workload.ApplicationTunnel(workload.ApplicationTunnelProtocol.PROXY, one.proxied),
         )
-        return ((name, wrap(ADDRESS_TYPE, name, workload.encode_workload(message), ties=_joins(one.services))),)
+        ties = _joins(one.services, _PLAIN_WORKLOAD if one.healthy and not one.waypoint else _DEPENDENT_WORKLOAD)
+        return ((name, wrap(ADDRESS_TYPE, name, workload.encode_workload(message), ties=ties)),)
 
     def of_gateway(at: At, way: Way, gateway: NetworkGateway) -> Iterable[tuple[str, Outcome[Resource]]]:
         name = gateway_uid(gateway)
@@ -177,7 +187,7 @@ def declare(
             cluster_id=gateway.cluster,
             capacity=split.capacity,
         )
-        ties = _joins(((split.service, ()),))
+        ties = _joins(((split.service, ()),), _DEPENDENT_WORKLOAD)
         yield name, wrap(ADDRESS_TYPE, name, workload.encode_workload(message), ties=ties)
 
     def of_service(_at: At, key: str, one: Service) -> Resource:
@@ -205,7 +215,7 @@ def declare(
             waypoint=_waypoint(one.attached.waypoint) if one.attached else None,
             weighted_waypoints=_weighted(one.attached) if one.attached else (),
         )
-        ties = _ADMITS_ALL if one.allow_unready else _ADMITS_HEALTHY
+        ties = _SERVICE_TIES[one.allow_unready, one.attached is not None]
         return wrap(ADDRESS_TYPE, key, service.encode_service(message), ties=ties)
 
     named = graph.expand("ztunnel views", views, lambda _, __, view: ((view.name, view),) if view.role == ROLE else ())
@@ -239,9 +249,9 @@ def _services(services: tuple[tuple[str, ServicePorts], ...]) -> tuple[tuple[str
 
 
 @lru_cache(4096)
-def _joins(services: tuple[tuple[str, ServicePorts], ...]) -> Ties:
+def _joins(services: tuple[tuple[str, ServicePorts], ...], rank: int) -> Ties:
     """The services a workload is an endpoint of: one object for all pods of a Deployment."""
-    return Ties(tuple([name for name, _ in services]))
+    return Ties(tuple([name for name, _ in services]), rank=rank)
 
 
 def _address(_view: str, what: View, _name: str, resource: Resource) -> Outcome[Resource]:

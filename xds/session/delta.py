@@ -254,16 +254,14 @@ class DeltaExchange(Exchange[DeltaRequest]):
         self._claims = dict(self._claims)  # a dict keeps the size it once had
 
     def _chunk(self) -> tuple[Resource, ...]:
-        """As much of what waits as one response may hold, and one resource at least. What others join goes first: who
-        comes before that is told what it admits is not admitted.
-        """
+        """As much of what waits as one response may hold, and one resource at least."""
         resources = tuple(self._waiting.values())
         if len(resources) < 2 or sum([len(resource.frame) for resource in resources]) <= self._limit:
             self._waiting = {}
             if self._reconciled:
                 self._limit = WHOLE
             return resources
-        resources = tuple(sorted(resources, key=lambda resource: not resource.ties.admits))
+        resources = tuple(sorted(resources, key=lambda resource: resource.ties.rank))
         size, count = len(resources[0].frame), 1
         while (size := size + len(resources[count].frame)) <= self._limit:
             count += 1

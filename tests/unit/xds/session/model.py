@@ -40,7 +40,7 @@ def resource(name: str, text: str) -> Resource:
 def ties_of(text: str) -> Ties:
     verb, _, rest = text.partition(";")[0].partition(" ")
     if verb == "joins":
-        return Ties(joins=tuple(rest.split()))
+        return Ties(joins=tuple(rest.split()), rank=1)
     if verb == "admits":
         return Ties(admits=ADMITS_ALL if rest == "all" else ADMITS_HEALTHY)
     return NO_TIES

@@ -452,7 +452,7 @@ def test_while_content_is_partial_what_joins_something_new_is_sent_when_it_is_ce
     assert sent(client) == {"s", "w"}
 
 
-def test_where_a_response_is_split_what_others_join_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_an_answer_is_split_lower_ranks_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta, "CHUNK", 500)
     view = View({**many(20, "joins s"), "s": "admits healthy"})
     client = client_of(view)

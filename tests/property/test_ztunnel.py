@@ -1,0 +1,166 @@
+"""Whatever changes in whatever order, a ztunnel ends with what there is and never names what it was not told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from aggregator.views import ztunnel
+from tests.kit.told_world import (
+    NODE,
+    Backend,
+    Mesh,
+    Pod,
+    ToldStream,
+    ToldWorld,
+    dangling,
+    endpoints_held,
+    endpoints_of,
+    resources_of,
+)
+from tests.kit.ztunnel import Node, ZtunnelMachine
+from xds.session import delta
+
+SOME = settings(max_examples=80, stateful_step_count=12, deadline=None)
+SERVICES, PODS, POLICIES = ("a", "b", "w"), ("p1", "p2", "p3"), ("x", "y")
+GOING_ON = st.sampled_from(("rest", "take", "poll", "nothing"))
+PRESENT_PODS = st.builds(
+    Pod,
+    services=st.frozensets(st.sampled_from(SERVICES)),
+    healthy=st.booleans(),
+    policies=st.frozensets(st.sampled_from(POLICIES)),
+    behind=st.booleans(),
+    node=st.sampled_from((NODE, "node-2")),
+)
+PRESENT_SERVICES = st.builds(
+    Backend,
+    admits_all=st.booleans(),
+    waypoint=st.sampled_from(("", "", "w")),
+    text=st.sampled_from(("", "other")),
+)
+
+
+class Streams(RuleBasedStateMachine):
+    """One stand-in, over many streams, and a mesh that changes."""
+
+    on_demand = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = ToldWorld()
+        self.machine = ZtunnelMachine(Node(node_name=NODE), on_demand=self.on_demand)
+        self.stream = ToldStream(self.world, self.machine)
+
+    @initialize(
+        pods=st.fixed_dictionaries(dict.fromkeys(PODS, PRESENT_PODS)),
+        services=st.fixed_dictionaries(dict.fromkeys(SERVICES, PRESENT_SERVICES)),
+    )
+    def begin(self, pods: dict[str, Pod], services: dict[str, Backend]) -> None:
+        self.world.publish(Mesh(pods, services, dict.fromkeys(POLICIES, ""), gateway=True))
+
+    def change(self, part: str, name: str, value: Any) -> None:
+        there = dict(getattr(self.world.mesh, part))
+        if value is None:
+            there.pop(name, None)
+        else:
+            there[name] = value
+        self.world.publish(msgspec.structs.replace(self.world.mesh, **{part: there}))
+
+    def go_on(self, how: str) -> None:
+        """How far the ztunnel gets before the next thing happens."""
+        if how == "rest":
+            self.stream.rest()
+        elif how != "nothing":
+            self.stream.poll(advance=0.05)
+            if how == "take":
+                self.stream.deliver()
+
+    @rule(name=st.sampled_from(PODS), pod=st.none() | PRESENT_PODS, then=GOING_ON)
+    def pod_changes(self, name: str, pod: Pod | None, then: str) -> None:
+        self.change("pods", name, pod)
+        self.go_on(then)
+
+    @rule(name=st.sampled_from(SERVICES), service=PRESENT_SERVICES, then=GOING_ON)
+    def service_changes(self, name: str, service: Backend, then: str) -> None:
+        self.change("services", name, service)
+        self.go_on(then)
+
+    @rule(name=st.sampled_from(SERVICES), then=GOING_ON)
+    def service_goes(self, name: str, then: str) -> None:
+        self.change("services", name, None)
+        self.go_on(then)
+
+    @rule(
+        name=st.sampled_from(SERVICES), service=PRESENT_SERVICES, gone=GOING_ON, back=GOING_ON, reconnects=st.booleans()
+    )
+    def service_goes_and_comes_back(
+        self, name: str, service: Backend, gone: str, back: str, reconnects: bool
+    ) -> None:
+        self.service_goes(name, gone)
+        self.service_changes(name, service, "nothing" if reconnects else back)
+        if reconnects:
+            self.ztunnel_reconnects(back)
+
+    @rule(name=st.sampled_from(POLICIES), text=st.none() | st.sampled_from(("", "-other")), then=GOING_ON)
+    def policy_changes(self, name: str, text: str | None, then: str) -> None:
+        self.change("policies", name, text)
+        self.go_on(then)
+
+    @rule(there=st.booleans(), then=GOING_ON)
+    def gateway_changes(self, there: bool, then: str) -> None:
+        self.world.publish(msgspec.structs.replace(self.world.mesh, gateway=there))
+        self.go_on(then)
+
+    @rule(then=GOING_ON)
+    def ztunnel_reconnects(self, then: str) -> None:
+        self.stream.close()
+        self.stream = ToldStream(self.world, self.machine)
+        self.go_on(then)
+
+    @rule(order=st.permutations((*SERVICES, "gateway")), steps=st.integers(0, 4))
+    def control_plane_restarts(self, order: list[str], steps: int) -> None:
+        """It reads home's pods and policies, then the rest bit by bit; the ztunnel comes in between."""
+        there = self.world.mesh
+        self.stream.close()
+        self.world.restart()
+        self.world.publish(Mesh(there.pods, {}, there.policies))
+        for number, part in enumerate([*order, ""]):
+            if number == steps:
+                self.stream = ToldStream(self.world, self.machine)
+            if number >= steps:
+                self.go_on("take")
+            if part == "gateway":
+                self.world.publish(msgspec.structs.replace(self.world.mesh, gateway=there.gateway))
+            elif part in there.services:
+                self.change("services", part, there.services[part])
+        self.world.settle()
+
+    @invariant()
+    def nothing_names_what_is_not_there(self) -> None:
+        assert dangling(self.machine.state) == []
+        assert all(response.error == "" for response in self.machine.received)
+
+    def finish(self) -> None:
+        """Everything is sent and answered, and the stand-in holds what it should."""
+        self.stream.rest()
+        told = resources_of(self.world.mesh)
+        for view in ztunnel.VIEWS:
+            wanted = {name: one.version for (where, name), one in told.items() if where == view.name}
+            assert self.machine.held(view.type_url) == wanted
+        assert endpoints_held(self.machine.state) == endpoints_of(self.world.mesh)
+
+    def teardown(self) -> None:
+        self.finish()
+
+
+@pytest.mark.parametrize("chunk", [delta.CHUNK, 1], ids=["whole", "one by one"])
+def test_a_ztunnel_ends_with_what_there_is_and_never_holds_a_name_of_what_it_was_not_told(
+    chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta, "CHUNK", chunk)
+    run_state_machine_as_test(Streams, settings=SOME)
