@@ -44,7 +44,7 @@ def declare(
             if one is not None:
                 given += [(host, address) for address in allocated.of(at, one)]
         if not given:
-            return ServiceEntryStatus(()) if entry.told and entry.allocated else Withheld("AddressNotAllocated")
+            return ServiceEntryStatus(()) if "addresses" in entry.written else Withheld("AddressNotAllocated")
         if set(given) == set(entry.allocated):
             return Withheld("StatusCurrent")
         return ServiceEntryStatus(tuple(given))

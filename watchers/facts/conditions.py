@@ -8,6 +8,7 @@ process starts. Statuses are written by whoever serves the object, so nothing he
 from __future__ import annotations
 
 from sys import intern
+from typing import Any
 
 import msgspec
 
@@ -34,21 +35,38 @@ class Condition(msgspec.Struct, frozen=True, gc=False):
     since: str = ""
 
 
+Conditions = tuple[Condition, ...]
+Written = tuple[str, ...]
+"""What of a status we wrote, sorted: names of its fields, and of conditions that have owners one by one their types."""
+
+
 class ListenerStatus(msgspec.Struct, frozen=True, gc=False):
     """What is said of one listener of a Gateway."""
 
     name: str
-    conditions: tuple[Condition, ...]
+    conditions: Conditions
 
 
 # On the wire
 
 
 class ManagedFields(msgspec.Struct, gc=False):
-    """One entry of ``metadata.managedFields``; which fields they are goes unread."""
+    """One entry of ``metadata.managedFields``, where all that counts is whose it is."""
 
     manager: str | None = None
     subresource: str | None = None
+
+
+class OwnedFields(msgspec.Struct, gc=False):
+    """``fieldsV1``, of which the status is read: names after ``f:``, entries of lists by their keys after ``k:``."""
+
+    status: dict[str, Any] | None = msgspec.field(default=None, name="f:status")
+
+
+class ManagedStatus(ManagedFields, gc=False):
+    """One entry of ``metadata.managedFields``, and which fields of the status they are."""
+
+    fields: OwnedFields | None = msgspec.field(default=None, name="fieldsV1")
 
 
 class LoadBalancerIngress(msgspec.Struct, gc=False):
@@ -71,13 +89,13 @@ class LoadBalancedStatus(msgspec.Struct, gc=False):
 
 
 class ConditionObject(msgspec.Struct, gc=False):
-    """One entry of ``conditions``."""
+    """One entry of ``conditions``. Istio writes generations as text."""
 
     type: str | None = None
     status: str | None = None
     reason: str | None = None
     message: str | None = None
-    generation: int | None = msgspec.field(default=None, name="observedGeneration")
+    generation: int | str | None = msgspec.field(default=None, name="observedGeneration")
     since: str | None = msgspec.field(default=None, name="lastTransitionTime")
 
 
@@ -89,11 +107,36 @@ class ListenerStatusObject(msgspec.Struct, gc=False):
 
 
 _addresses: Shared[Addresses, Addresses] = Shared(4_096)
+_written: Shared[Written, Written] = Shared(64)
+_KEY = msgspec.json.Decoder(ConditionObject)
 
 
 def is_told(managed: list[ManagedFields] | None) -> bool:
     """Whether this product has written anything of the status that still stands."""
     return any(entry.manager == MANAGER and entry.subresource == "status" for entry in managed or ())
+
+
+def read_written(managed: list[ManagedStatus] | None) -> Written:
+    """What this product has written of the status that still stands."""
+    found: set[str] = set()
+    for entry in managed or ():
+        if entry.manager == MANAGER and entry.subresource == "status" and entry.fields is not None:
+            for field, inner in (entry.fields.status or {}).items():
+                if inner is not None:
+                    found.add(field.removeprefix("f:"))
+                if field == "f:conditions" and isinstance(inner, dict):
+                    found.update([_type_in(key) for key, one in inner.items() if one is not None])
+    found.discard("")
+    given = tuple(sorted(found))
+    return _written.get(given) or _written.add(given, given)
+
+
+def _type_in(key: str) -> str:
+    """The type of a condition out of the key of its entry: ``k:{"type":"Ready"}``."""
+    try:
+        return _KEY.decode(key.removeprefix("k:")).type or ""
+    except msgspec.DecodeError:
+        return ""
 
 
 def read_addresses(status: LoadBalancedStatus | None) -> Addresses:
@@ -105,8 +148,8 @@ def read_addresses(status: LoadBalancedStatus | None) -> Addresses:
     return _addresses.get(given) or _addresses.add(given, given)
 
 
-def read_conditions(given: list[ConditionObject] | None) -> tuple[Condition, ...]:
-    """Conditions in their order."""
+def read_conditions(given: list[ConditionObject] | None, *prefixes: str) -> Conditions:
+    """Conditions in their order; with prefixes only those whose type begins with one."""
     return tuple(
         [
             Condition(
@@ -114,12 +157,19 @@ def read_conditions(given: list[ConditionObject] | None) -> tuple[Condition, ...
                 intern(one.status or ""),
                 intern(one.reason or ""),
                 one.message or "",
-                one.generation or 0,
+                _generation(one.generation),
                 one.since or "",
             )
             for one in given or ()
+            if not prefixes or (one.type or "").startswith(prefixes)
         ]
     )
+
+
+def _generation(given: int | str | None) -> int:
+    if isinstance(given, str):
+        return int(given) if given.isascii() and given.isdigit() and len(given) < 20 else 0
+    return given or 0
 
 
 def read_listeners(given: list[ListenerStatusObject] | None) -> tuple[ListenerStatus, ...]:

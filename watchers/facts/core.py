@@ -13,7 +13,17 @@ from typing import Annotated
 
 import msgspec
 
-from watchers.facts.conditions import Addresses, LoadBalancedStatus, read_addresses
+from watchers.facts.conditions import (
+    Addresses,
+    ConditionObject,
+    Conditions,
+    LoadBalancedStatus,
+    ManagedStatus,
+    Written,
+    read_addresses,
+    read_conditions,
+    read_written,
+)
 from watchers.facts.invalid import InvalidObject
 from watchers.facts.keys import (
     Labels,
@@ -103,7 +113,8 @@ class Service(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="Serv
     """A Service of any type. ``cluster_ips`` are without "" and "None", the latter being ``headless``.
 
     ``balancer`` are the addresses of its load balancer, where it has one. ``affinity`` is spec.sessionAffinity, and
-    ``affinity_seconds`` how long that of a client holds, 0 where the Service does not say.
+    ``affinity_seconds`` how long that of a client holds, 0 where the Service does not say. ``conditions`` are those of
+    its status that meshes write, ``written`` what of the status we wrote; both are kept of home's Services alone.
     """
 
     labels: Labels
@@ -122,6 +133,8 @@ class Service(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="Serv
     balancer: Addresses = ()
     affinity: str = "None"
     affinity_seconds: int = 0
+    conditions: Conditions = ()
+    written: Written = ()
 
 
 # Namespace on the wire
@@ -352,6 +365,7 @@ class ServiceMeta(ObjectMeta, gc=False):
     """``metadata`` of a Service."""
 
     annotations: ServiceAnnotations | None = None
+    managed: list[ManagedStatus] | None = msgspec.field(default=None, name="managedFields")
 
 
 class ServicePortObject(msgspec.Struct, gc=False):
@@ -398,15 +412,22 @@ class ServiceSpec(msgspec.Struct, gc=False):
     affinity_config: AffinityConfig | None = msgspec.field(default=None, name="sessionAffinityConfig")
 
 
+class ServiceStatus(LoadBalancedStatus, gc=False):
+    """``status`` of a Service."""
+
+    conditions: list[ConditionObject] | None = None
+
+
 class ServiceObject(msgspec.Struct, gc=False):
     """A Service on the wire."""
 
     metadata: ServiceMeta
     spec: ServiceSpec | None = None
-    status: LoadBalancedStatus | None = None
+    status: ServiceStatus | None = None
 
 
 _NO_SERVICE_SPEC = ServiceSpec()
+_MESHES = ("istio.io/", "isthmus.dev/")
 
 
 def read_service(wire: ServiceObject, cluster: str) -> tuple[ObjectKey, Service]:
@@ -434,6 +455,8 @@ def read_service(wire: ServiceObject, cluster: str) -> tuple[ObjectKey, Service]
         read_addresses(wire.status),
         intern(spec.affinity or "None"),
         spec.affinity_config.affinity_seconds if spec.affinity_config else 0,
+        read_conditions(wire.status.conditions if wire.status else None, *_MESHES),
+        read_written(metadata.managed),
     )
 
 

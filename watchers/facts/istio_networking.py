@@ -13,7 +13,14 @@ from typing import Literal
 
 import msgspec
 
-from watchers.facts.conditions import ManagedFields, is_told
+from watchers.facts.conditions import (
+    ConditionObject,
+    Conditions,
+    ManagedStatus,
+    Written,
+    read_conditions,
+    read_written,
+)
 from watchers.facts.core import PortNumber
 from watchers.facts.invalid import InvalidObject
 from watchers.facts.keys import Labels, ObjectKey, label, repeated_subdomain, shared_annotations, shared_labels
@@ -56,8 +63,8 @@ class ServiceEntry(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag=
     """A ServiceEntry. ``resolution`` is NONE, STATIC, DNS, DNS_ROUND_ROBIN or DYNAMIC_DNS; ``selector`` selects pods
     and WorkloadEntries of its namespace.
 
-    ``allocated`` are the addresses that were given to hosts which name none, as (host, address), from its status, and
-    ``told`` whether some of that was written by us.
+    ``allocated`` are the addresses that were given to hosts which name none, as (host, address), from its status,
+    ``conditions`` what it says besides, and ``written`` what of the status we wrote.
     """
 
     labels: Labels
@@ -71,7 +78,8 @@ class ServiceEntry(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag=
     endpoints: tuple[EntryEndpoint, ...]
     identities: tuple[str, ...]
     allocated: tuple[tuple[str, str], ...]
-    told: bool = False
+    conditions: Conditions = ()
+    written: Written = ()
 
     @property
     def revision(self) -> str:
@@ -80,12 +88,17 @@ class ServiceEntry(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag=
 
 
 class WorkloadEntry(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="WorkloadEntry"):
-    """A WorkloadEntry. Its endpoint's labels are those of its spec, over which those of its metadata go."""
+    """A WorkloadEntry. Its endpoint's labels are those of its spec, over which those of its metadata go.
+
+    ``conditions`` and ``written`` are as of a ServiceEntry.
+    """
 
     annotations: Labels
     created: str
     revision: str
     endpoint: EntryEndpoint
+    conditions: Conditions = ()
+    written: Written = ()
 
     @property
     def labels(self) -> Labels:
@@ -108,7 +121,7 @@ class EntryMeta(ObjectMeta, gc=False):
     """``metadata`` of an entry."""
 
     annotations: EntryAnnotations | None = None
-    managed: list[ManagedFields] | None = msgspec.field(default=None, name="managedFields")
+    managed: list[ManagedStatus] | None = msgspec.field(default=None, name="managedFields")
 
 
 class EntryPortObject(msgspec.Struct, gc=False):
@@ -161,6 +174,7 @@ class ServiceEntryStatus(msgspec.Struct, gc=False):
     """``status`` of a ServiceEntry."""
 
     addresses: list[AllocatedObject] | None = None
+    conditions: list[ConditionObject] | None = None
 
 
 class ServiceEntryObject(msgspec.Struct, gc=False):
@@ -171,11 +185,18 @@ class ServiceEntryObject(msgspec.Struct, gc=False):
     status: ServiceEntryStatus | None = None
 
 
+class WorkloadEntryStatus(msgspec.Struct, gc=False):
+    """``status`` of a WorkloadEntry."""
+
+    conditions: list[ConditionObject] | None = None
+
+
 class WorkloadEntryObject(msgspec.Struct, gc=False):
     """A WorkloadEntry on the wire."""
 
     metadata: EntryMeta
     spec: EndpointObject | None = None
+    status: WorkloadEntryStatus | None = None
 
 
 def read_service_entry(wire: ServiceEntryObject, cluster: str) -> tuple[ObjectKey, ServiceEntry]:
@@ -199,7 +220,8 @@ def read_service_entry(wire: ServiceEntryObject, cluster: str) -> tuple[ObjectKe
         tuple([_endpoint(one, "spec", "endpoints", number) for number, one in enumerate(spec.endpoints or ())]),
         tuple(sorted(set(spec.identities or ()))),
         tuple(sorted({(one.host or "", one.value) for one in allocated or () if one.value})),
-        is_told(metadata.managed),
+        read_conditions(wire.status.conditions if wire.status else None),
+        read_written(metadata.managed),
     )
 
 
@@ -213,6 +235,8 @@ def read_workload_entry(wire: WorkloadEntryObject, cluster: str) -> tuple[Object
         created(metadata.creation),
         label(own, REVISION),
         _endpoint(msgspec.structs.replace(spec, labels=dict(sorted(merged.items()))), "spec"),
+        read_conditions(wire.status.conditions if wire.status else None),
+        read_written(metadata.managed),
     )
 
 

@@ -13,6 +13,8 @@ from typing import Literal
 
 import msgspec
 
+from watchers.facts.conditions import ConditionObject as StatusConditionObject
+from watchers.facts.conditions import Conditions, ManagedStatus, Written, read_conditions, read_written
 from watchers.facts.invalid import InvalidObject
 from watchers.facts.keys import Labels, ObjectKey, label, shared_labels
 from watchers.facts.metadata import ObjectMeta, created, labels_of, namespaced_key
@@ -69,6 +71,7 @@ class AuthorizationPolicy(msgspec.Struct, frozen=True, gc=False, tag_field="kind
 
     ``targeted``: it is for what its targetRefs name, which are proxies that read HTTP, and not for workloads.
     ``revision`` is the control plane it is for, "" for any; ``generation`` that of its spec, 0 where it is unknown.
+    ``conditions`` are those of its status, ``written`` what of the status we wrote.
     """
 
     created: str
@@ -79,6 +82,8 @@ class AuthorizationPolicy(msgspec.Struct, frozen=True, gc=False, tag_field="kind
     targeted: bool
     dry_run: bool
     rules: tuple[Rule, ...]
+    conditions: Conditions = ()
+    written: Written = ()
 
 
 class PeerAuthentication(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="PeerAuthentication"):
@@ -103,6 +108,7 @@ class PolicyMeta(ObjectMeta, gc=False):
 
     annotations: PolicyAnnotations | None = None
     generation: int | None = None
+    managed: list[ManagedStatus] | None = msgspec.field(default=None, name="managedFields")
 
 
 class WorkloadSelector(msgspec.Struct, gc=False):
@@ -193,11 +199,18 @@ class AuthorizationPolicySpec(msgspec.Struct, gc=False):
     rules: list[RuleObject | None] | None = None
 
 
+class PolicyStatus(msgspec.Struct, gc=False):
+    """``status`` of an AuthorizationPolicy."""
+
+    conditions: list[StatusConditionObject] | None = None
+
+
 class AuthorizationPolicyObject(msgspec.Struct, gc=False):
     """An AuthorizationPolicy on the wire."""
 
     metadata: PolicyMeta
     spec: AuthorizationPolicySpec | None = None
+    status: PolicyStatus | None = None
 
 
 class MutualTLS(msgspec.Struct, gc=False):
@@ -236,6 +249,8 @@ def read_authorization_policy(
         spec.target_ref is not None or bool(spec.target_refs),
         bool(annotations and annotations.dry_run == "true"),
         tuple([_rule(rule) for rule in spec.rules or ()]),
+        read_conditions(wire.status.conditions if wire.status else None),
+        read_written(metadata.managed),
     )
 
 

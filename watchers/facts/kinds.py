@@ -72,7 +72,8 @@ class Kind:
     ``fact`` is the kind in the key of the fact (another than the object's for ConfigMaps and Secrets), ``selects``
     which objects of the kind are facts at all, given the wire struct and the system namespace. Of an object whose kind
     is ``confidential`` no value is ever shown. With ``namespaces``, which a kind `apart` may be given, only what is in
-    them is read; of other objects nothing is kept or said, whatever is wrong with them.
+    them is read; of other objects nothing is kept or said, whatever is wrong with them. ``at_home`` are fields of facts
+    that are of use at home alone, where statuses are written, with what stands in them `elsewhere`.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Kind:
         namespaced: bool = True,
         selects: Callable[[Any, str], bool] | None = None,
         confidential: bool = False,
+        at_home: Mapping[str, object] | None = None,
     ) -> None:
         self.name = name
         self.api_versions = api_versions
@@ -95,12 +97,27 @@ class Kind:
         self._read = read
         self._selects = selects
         self._confidential = confidential
+        self._at_home = at_home
         self._object = msgspec.json.Decoder(wire)
         self._page = msgspec.json.Decoder(PageObject[wire])  # type: ignore[valid-type]
 
     def apart(self) -> Kind:
         """The same kind, to be given namespaces of its own."""
         return copy(self)
+
+    def elsewhere(self) -> Kind:
+        """The kind as it is read of clusters that are not home."""
+        blank = self._at_home
+        if not blank:
+            return self
+        read, kind = self._read, copy(self)
+
+        def without(wire: Any, cluster: str) -> Keyed:
+            key, fact = read(wire, cluster)
+            return key, msgspec.structs.replace(fact, **blank)
+
+        kind._read = without
+        return kind
 
     def counts(self, namespace: str | None) -> bool:
         """Whether objects of a namespace are read, of the one they have on the wire."""
@@ -206,12 +223,13 @@ class Kind:
 
 _MULTICLUSTER = "multicluster.x-k8s.io/v1alpha1", "multicluster.x-k8s.io/v1beta1"
 _ISTIO_NETWORKING = "networking.istio.io/v1", "networking.istio.io/v1beta1", "networking.istio.io/v1alpha3"
+_STATUS = {"conditions": (), "written": ()}
 
 KINDS = (
     Kind("Namespace", "v1", wire=core.NamespaceObject, read=core.read_namespace, namespaced=False),
     Kind("Node", "v1", wire=core.NodeObject, read=core.read_node, namespaced=False),
     Kind("Pod", "v1", wire=core.PodObject, read=core.read_pod),
-    Kind("Service", "v1", wire=core.ServiceObject, read=core.read_service),
+    Kind("Service", "v1", wire=core.ServiceObject, read=core.read_service, at_home=_STATUS),
     Kind(
         "ConfigMap",
         "v1",
@@ -241,6 +259,7 @@ KINDS = (
         "gateway.networking.k8s.io/v1beta1",
         wire=gateway_api.GatewayObject,
         read=gateway_api.read_gateway,
+        at_home={"conditions": (), "listener_status": (), "told": False},
     ),
     Kind(
         "GatewayClass",
@@ -263,12 +282,14 @@ KINDS = (
         *_ISTIO_NETWORKING,
         wire=istio_networking.ServiceEntryObject,
         read=istio_networking.read_service_entry,
+        at_home=_STATUS,
     ),
     Kind(
         "WorkloadEntry",
         *_ISTIO_NETWORKING,
         wire=istio_networking.WorkloadEntryObject,
         read=istio_networking.read_workload_entry,
+        at_home=_STATUS,
     ),
     Kind(
         "AuthorizationPolicy",

@@ -58,7 +58,7 @@ class ReadResource(msgspec.Struct, frozen=True):
 
 def of_remote(system_namespace: str, *, entries: bool = False) -> tuple[ReadResource, ...]:
     """What is read of a remote cluster."""
-    kinds = [kind for kind in KINDS if kind.fact in (OF_REMOTES | ENTRIES if entries else OF_REMOTES)]
+    kinds = [kind.elsewhere() for kind in KINDS if kind.fact in (OF_REMOTES | ENTRIES if entries else OF_REMOTES)]
     return tuple(ReadResource(one, one.kind.fact in REQUIRED) for one in resources(system_namespace, kinds))
 
 

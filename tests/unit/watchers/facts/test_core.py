@@ -9,6 +9,7 @@ import pytest
 from tests.kit import manifests
 from tests.unit.watchers.recorded import recorded
 from watchers.facts import Fact, Namespace, Node, Pod, Service, kinds, label
+from watchers.facts.conditions import Condition
 from watchers.facts.core import ContainerPort, ServicePort
 from watchers.facts.invalid import InvalidObject
 
@@ -81,6 +82,18 @@ def test_a_recorded_service() -> None:
             balancer=("192.0.2.7",),
             affinity="ClientIP",
             affinity_seconds=10800,
+            # Conditions of no mesh are somebody else's business.
+            conditions=(
+                Condition(
+                    "istio.io/WaypointBound",
+                    "True",
+                    "WaypointAccepted",
+                    "Attached to waypoint shop/waypoint.",
+                    0,
+                    "2026-02-01T08:00:09Z",
+                ),
+            ),
+            written=("conditions", "istio.io/WaypointBound"),
         ),
     )
 

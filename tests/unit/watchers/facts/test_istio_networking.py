@@ -9,6 +9,7 @@ import pytest
 from tests.kit import manifests as m
 from tests.unit.watchers.recorded import recorded
 from watchers.facts import kinds
+from watchers.facts.conditions import Condition
 from watchers.facts.invalid import InvalidObject
 from watchers.facts.istio_networking import EntryEndpoint, EntryPort
 
@@ -31,7 +32,10 @@ def test_a_recorded_service_entry() -> None:
     assert entry.endpoints[0] == EntryEndpoint(
         "192.0.2.1", (("tcp", 3308),), (("version", "v1"),), "net-a", "r1/a/s1", 7, "db"
     )
-    assert (entry.allocated, entry.told) == ((("db.example.com", "240.240.0.1"),), True)
+    assert (entry.allocated, entry.written) == ((("db.example.com", "240.240.0.1"),), ("addresses",))
+    # Istio writes generations as text.
+    bound = Condition("istio.io/WaypointBound", "True", "WaypointAccepted", "attached", 1, "2026-02-01T08:10:01Z")
+    assert entry.conditions == (bound,)
 
 
 def test_a_recorded_workload_entry() -> None:
@@ -42,7 +46,7 @@ def test_a_recorded_workload_entry() -> None:
 
 def test_what_an_entry_does_not_say_has_istios_defaults() -> None:
     entry = fact(m.service_entry("shop/a", "a.ext", ports=[{"number": 80}]))
-    assert (entry.ports, entry.told, entry.revision) == ((EntryPort(80, 0, "", ""),), False, "")
+    assert (entry.ports, entry.written, entry.revision) == ((EntryPort(80, 0, "", ""),), (), "")
     bare = {"apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry", "metadata": {"name": "a", "namespace": "b"}}
     assert (fact(bare).resolution, fact(bare).hosts) == ("NONE", ())
 
