@@ -428,6 +428,17 @@ class Test5Grouping:
         (response,) = client.poll()
         assert response.texts == {"a": "1"}
 
+    @both
+    @pytest.mark.parametrize("present", [["a"], []])
+    def test_5_9_a_subscription_to_names_of_which_some_do_not_exist_is_answered_at_once(
+        self, variant: type[Client], present: list[str]
+    ) -> None:
+        client = client_of(variant, View({"a": "1"}))
+        (response,) = client.subscribe(OTHER_TYPE, *present, "nobody")
+        assert response.texts == dict.fromkeys(present, "1")
+        client.ack()
+        assert client.poll() == []
+
 
 class Test6Unsubscribing:
     """Unsubscribing From Resources."""
