@@ -135,6 +135,26 @@ def test_a_secret_claims_every_cluster_it_holds_a_kubeconfig_of() -> None:
     ]
 
 
+def test_secrets_that_overlap_are_settled_anew_whenever_one_changes() -> None:
+    def claims(name: str, clusters: dict[str, bytes], created: str) -> list[Claim]:
+        key = ("quay", "RemoteSecret", "istio-system", name)
+        return [*claims_of(key, read(remote_secret(name, clusters, created=created)))]
+
+    first = claims("s0", {"beta": b"kc1", "gamma": b"kc2"}, "2026-01-01T00:00:00Z")
+    second = claims("s1", {"beta": b"kc3"}, "2026-01-02T00:00:00Z")
+    home = claims("s2", {"quay": b"kc4"}, "2026-01-03T00:00:00Z")
+    assert owners(*first, *second, *home) == {"beta": "s0", "gamma": "s0"}
+    assert [place for place, _ in refusals(*first, *second, *home)] == [
+        "Secret istio-system/s1",
+        "Secret istio-system/s2",
+    ]
+    again = claims("s0", {"gamma": b"kc2", "beta": b"kc1"}, "2026-01-01T00:00:00Z")
+    assert decide(HOME, [*again, *second, *home], {}) == decide(HOME, [*first, *second, *home], {})
+    without_gamma = claims("s0", {"beta": b"kc1"}, "2026-01-01T00:00:00Z")
+    assert owners(*without_gamma, *second, *home) == {"beta": "s0"}
+    assert owners(*second, *home) == {"beta": "s1"}
+
+
 @pytest.mark.parametrize(
     ("change", "registers"),
     [({}, True), ({"namespace": "shop"}, False), ({"labels": {"istio/multiCluster": "false"}}, False)],
