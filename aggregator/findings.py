@@ -258,6 +258,24 @@ CATALOGUE: dict[str, Entry] = {
         " home, or else the first of those clusters, asks for, and reach the endpoints of the others without theirs.",
         "Ask for the same waypoint in all clusters of a network.",
     ),
+    "ExportWithoutService": Entry(
+        "warning",
+        "There is no Service of the name of this ServiceExport in its namespace and cluster, so nothing is exported.",
+        "Create the Service, or delete the ServiceExport.",
+        "NoService",
+    ),
+    "ExportOfExternalName": Entry(
+        "warning",
+        "The Service of this ServiceExport is of type ExternalName, which cannot be exported: it has no endpoints.",
+        "Export a Service of another type, or delete the ServiceExport.",
+        "InvalidServiceType",
+    ),
+    "ExportsDiffer": Entry(
+        "warning",
+        "Clusters export a service with different properties. Ports are the union; of all else, and of ports that"
+        " collide, those of the oldest ServiceExport are used.",
+        "Give the Service, and its ServiceExport, the same properties in all clusters.",
+    ),
     "HostClaimed": Entry(
         "warning",
         "A host of a ServiceEntry belongs to another object of its namespace (a Kubernetes Service of that name, or the"
@@ -436,6 +454,35 @@ CATALOGUE: dict[str, Entry] = {
     "EndpointNotReady": Entry("info", "The endpoint is not ready.", "See why the pod is not ready."),
     "RejectedNoLonger": Entry("info", "The rejected version is not what is told now.", "Nothing to do."),
     "NamePending": Entry("info", "A DNS name of the Gateway has not been answered yet.", "Wait some seconds."),
+    "ClusterRead": Entry("info", "The cluster has been read.", "Nothing to do."),
+    "ClusterNotRead": Entry(
+        "info",
+        "A registered cluster has not been read yet, and may add to what the object is to say, which stands meanwhile.",
+        "Wait, or see the state of the clusters.",
+    ),
+    "ImportsNotServed": Entry(
+        "info",
+        "The home cluster does not serve ServiceImports, or does not let them be read, so none are made.",
+        "Install the definitions of the Multi-Cluster Services API and the control plane's role, if they are wanted.",
+    ),
+    "ImportOfOthers": Entry(
+        "warning",
+        "A ServiceImport of this name was made by somebody else; it is left as it is.",
+        "Delete it if this control plane is to make it.",
+    ),
+    "ImportCurrent": Entry("info", "The ServiceImport is as it is to be.", "Nothing to do."),
+    "ImportPending": Entry(
+        "info", "There is no ServiceImport whose status could say anything.", "Nothing to do."
+    ),
+    "ImportAddressPending": Entry(
+        "info", "The service has no address for the cluster set yet.", "Wait, or see its finding AddressPoolExhausted."
+    ),
+    "NothingExported": Entry("info", "No cluster exports the service.", "Nothing to do."),
+    "NamespaceNotOfHome": Entry(
+        "info",
+        "The home cluster has no namespace of this name, so the service cannot be imported into it.",
+        "Create the namespace if the service is wanted there.",
+    ),
     "StatusCurrent": Entry("info", "The object says already what it is to say.", "Nothing to do."),
     "AddressPending": Entry(
         "info",

@@ -40,6 +40,8 @@ from aggregator.views.view import ResourceKey, View
 from aggregator.writes import gateways as gateway_writes
 from aggregator.writes import ingresses as ingress_writes
 from aggregator.writes import service_entries as entry_writes
+from aggregator.writes import service_exports as export_writes
+from aggregator.writes import service_imports as import_writes
 from watchers.facts.cluster import Answered, Cluster, SourceFault
 from watchers.facts.core import Namespace, Node, Pod, Service
 from watchers.facts.discovery import EndpointSlice
@@ -120,14 +122,13 @@ class Pipeline:
             home,
             mesh,
             counts,
-            standings.of,
             network.of_cluster,
             namespaces,
             through,
             kube_services,
             kube_entries,
         )
-        declared = services.index(graph, home, own, exported, entries.services)
+        declared = services.index(graph, home, own, exported, entries)
         workload = workloads.declare(
             graph,
             home,
@@ -136,7 +137,6 @@ class Pipeline:
             network.of_cluster,
             declared,
             through,
-            entries,
             workloads.Objects(pods, slices, kube_entries, workload_entries),
         )
         allocated = allocated_addresses.declare(graph, home, network.of_cluster, have_answered, declared)
@@ -181,12 +181,20 @@ class Pipeline:
         of_gateways = gateway_writes.declare(
             graph, home, counts, gateway_writes.Sources(clusters, gateways, gateway_classes, network, rejected)
         )
-        of_entries = entry_writes.declare(graph, home, have_answered, entries.services, allocated, kube_entries)
+        of_entries = entry_writes.declare(graph, home, have_answered, entries, allocated, kube_entries)
+        of_exports = export_writes.declare(graph, home, counts, have_answered, kube_services, kube_exports, exports)
+        of_imports = import_writes.declare(
+            graph,
+            home,
+            counts,
+            have_answered,
+            import_writes.Sources(answered, namespaces, kube_imports, exports, allocated),
+        )
 
         graph.publish(RESOURCES, *told)
         graph.publish(SETTLED, settled)
         graph.publish(ADMISSIONS, accounts)
-        graph.publish(WRITES, of_ingresses, *of_gateways, of_entries)
+        graph.publish(WRITES, of_ingresses, *of_gateways, of_entries, of_exports, of_imports)
         graph.publish(PAST_LIMIT, standings.past_limit)
         graph.publish(SELECTIONS, selected.of_cluster)
         graph.publish(HOSTNAMES, network.hostnames)

@@ -18,7 +18,7 @@ from watchers.kubernetes.events import refusal
 from watchers.kubernetes.session import Broken, Reply, Sends
 from watchers.metrics import WriteMetrics
 from watchers.write_queue import Manner, WriteQueue
-from watchers.writes import APPLY, QUERY, Write, WriteKey, body, path
+from watchers.writes import Write, WriteKey, request
 
 log = logging.getLogger(__name__)
 
@@ -137,8 +137,14 @@ class Applier:
             return
         now = dt.datetime.fromtimestamp(self._wall(), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         try:
+            asked = request(key, write, now)
             reply = await self._session.send(
-                "PATCH", path(key), QUERY, body(key, write, now), content_type=APPLY, seconds=self._manner.limit
+                asked.method,
+                asked.path,
+                asked.query,
+                asked.body,
+                content_type=asked.content_type,
+                seconds=self._manner.limit,
             )
         except Broken as error:
             self._count("failed", key, error.reason, str(error))
@@ -148,12 +154,13 @@ class Applier:
 
     def _judge(self, queue: WriteQueue, key: WriteKey, write: Write, reply: Reply) -> None:
         status, now = reply.status, self._clock()
-        if status in (200, 201):
+        if status in (200, 201, 202):
             self._count("done", key)
             queue.done(key, now, write)
             return
         said = refusal(status, reply.body, reply.headers)
-        if status == 404:
+        if status == 404 or said.namespace_ends:
+            # Of an object in a namespace that is going nothing follows for others of its kind.
             self._count("gone", key)
             queue.done(key, now)
         elif status == 409:

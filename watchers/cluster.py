@@ -29,6 +29,8 @@ K = TypeVar("K", bound=ReadKind)
 
 _AWAITED = frozenset({"MeshConfig", "Namespace"})
 """Kinds on whose content it depends what is read of others."""
+_MADE = frozenset({"ServiceImport"})
+"""Kinds of which objects are made, where they are served."""
 _TURN_SECONDS = 10.0
 
 
@@ -98,6 +100,7 @@ class ClusterWatch(Generic[C, K]):
         self._removed = False
         self._told = ("", False)
         self._answered: frozenset[str] = frozenset()
+        self._read: frozenset[str] = frozenset()
         self._fact = Cluster("connecting", home, deadline, "", self._seconds())
         self._tell()
 
@@ -240,6 +243,8 @@ class ClusterWatch(Generic[C, K]):
             # What is kept aside answers nobody yet.
             if kind.fact in _AWAITED and state in ("synced", "absent", "denied") and not stage.aside:
                 self._answered |= {kind.fact}
+            if kind.fact in _MADE and not stage.aside:
+                self._read = generation.read(_MADE)
             self._judge(generation)
 
         return report
@@ -254,6 +259,7 @@ class ClusterWatch(Generic[C, K]):
         old, self._current, self._incoming = self._current, generation, None
         self._written = True
         self._answered |= {kind.fact for kind, _ in generation.stages if kind.fact in _AWAITED}
+        self._read = generation.read(_MADE)
         generation.end_turn()
         if old is not None:
             old.end()
@@ -276,7 +282,8 @@ class ClusterWatch(Generic[C, K]):
 
     def _answers(self) -> list[tuple[ObjectKey, Fact]]:
         key = (self.cluster, "Answered", "", self.cluster)
-        return [(key, Answered(tuple(sorted(self._answered))))] if self._answered else []
+        answered = Answered(tuple(sorted(self._answered)), tuple(sorted(self._read)))
+        return [(key, answered)] if self._answered or self._read else []
 
     def _state(self) -> tuple[ObjectKey, Cluster]:
         """Key and fact of the cluster now. Its moments change with its state alone."""

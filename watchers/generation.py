@@ -178,6 +178,11 @@ class Generation(Generic[K]):
             return "synced", reason
         return ("connecting" if needed == {"connecting"} else "syncing"), reason
 
+    def read(self, kinds: frozenset[str]) -> frozenset[str]:
+        """Those of the kinds whose objects it has read."""
+        read = (fact for fact, known in self._kinds.items() if known.state in ("synced", "stale"))
+        return kinds.intersection(read)
+
     def denied(self) -> list[str]:
         """The kinds it may not read."""
         return [fact for fact, one in self._kinds.items() if one.state == "denied"]

@@ -2,7 +2,8 @@
 
 In: records that the aggregator derives, under `WriteKey`. Out: for each the path and the body of a server-side apply
 on the status of its object. Such an apply names all fields that are to be ours: what we wrote before and do not name
-any more goes away, what others wrote stays. So a record without content takes back whatever we wrote.
+any more goes away, what others wrote stays. So a record without content takes back whatever we wrote. What is written
+of objects that are ours as a whole is in `owned_objects`.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ from urllib.parse import quote
 
 import msgspec
 
-from watchers.facts.conditions import MANAGER, Addresses, Condition, ListenerStatus
+from watchers import owned_objects
+from watchers.facts.conditions import Addresses, Condition, ListenerStatus
+from watchers.owned_objects import ImportedService, OwnedObject, Removal, Request, query
 
 WriteKey: TypeAlias = tuple[str, str, str, str, str]
-"""The ObjectKey of the object, and the part of it that is written: "status"."""
+"""The ObjectKey of the object, and the part of it that is written: "status", or "object" for all the rest."""
 
-APPLY = "application/apply-patch+yaml"
-QUERY = {"fieldManager": MANAGER, "force": "true"}
-"""Fields that are to be ours are, whoever wrote them before."""
+QUERY = query(force=True)
 
 _GATEWAY_API = "gateway.networking.k8s.io/v1"
+_MULTICLUSTER = "multicluster.x-k8s.io/v1alpha1"
 
 
 class IngressStatus(msgspec.Struct, frozen=True, gc=False):
@@ -51,7 +53,28 @@ class ServiceEntryStatus(msgspec.Struct, frozen=True, gc=False):
     addresses: tuple[tuple[str, str], ...]
 
 
-Write: TypeAlias = IngressStatus | GatewayStatus | GatewayClassStatus | ServiceEntryStatus
+class ServiceExportStatus(msgspec.Struct, frozen=True, gc=False):
+    """The conditions of a ServiceExport."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class ServiceImportStatus(msgspec.Struct, frozen=True, gc=False):
+    """The clusters that export the service of a ServiceImport, and its conditions."""
+
+    clusters: tuple[str, ...]
+    conditions: tuple[Condition, ...]
+
+
+Status: TypeAlias = (
+    IngressStatus
+    | GatewayStatus
+    | GatewayClassStatus
+    | ServiceEntryStatus
+    | ServiceExportStatus
+    | ServiceImportStatus
+)
+Write: TypeAlias = Status | OwnedObject
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -64,22 +87,36 @@ _KINDS = {
     "Gateway": _Kind(_GATEWAY_API, "gateways"),
     "GatewayClass": _Kind(_GATEWAY_API, "gatewayclasses"),
     "ServiceEntry": _Kind("networking.istio.io/v1", "serviceentries"),
+    "ServiceExport": _Kind(_MULTICLUSTER, "serviceexports"),
+    "ServiceImport": _Kind(_MULTICLUSTER, "serviceimports"),
 }
 
 
+def request(key: WriteKey, write: Write, now: str) -> Request:
+    """What carries a write out; ``now`` (RFC 3339) is since when conditions hold that have just changed."""
+    if isinstance(write, ImportedService | Removal):
+        return owned_objects.request(path(key), _head(key), write)
+    return Request("PATCH", path(key), QUERY, body(key, write, now))
+
+
 def path(key: WriteKey) -> str:
-    """The path of the status that a write goes to."""
-    _, kind, namespace, name, _ = key
+    """The path of what a write goes to, the object or its status."""
+    _, kind, namespace, name, part = key
     known = _KINDS[kind]
     space = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
-    return f"/apis/{known.api_version}/{space}{known.plural}/{quote(name, safe='')}/status"
+    below = "/status" if part == "status" else ""
+    return f"/apis/{known.api_version}/{space}{known.plural}/{quote(name, safe='')}{below}"
 
 
-def body(key: WriteKey, write: Write, now: str) -> bytes:
-    """What is sent, as JSON, which is YAML; ``now`` (RFC 3339) is since when conditions hold that have just changed."""
+def _head(key: WriteKey) -> dict[str, Any]:
     _, kind, namespace, name, _ = key
     metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
-    document: dict[str, Any] = {"apiVersion": _KINDS[kind].api_version, "kind": kind, "metadata": metadata}
+    return {"apiVersion": _KINDS[kind].api_version, "kind": kind, "metadata": metadata}
+
+
+def body(key: WriteKey, write: Status, now: str) -> bytes:
+    """What a status is to be, as JSON, which is YAML."""
+    document = _head(key)
     status: dict[str, Any] = {}
     if isinstance(write, IngressStatus):
         if write.addresses:
@@ -88,6 +125,8 @@ def body(key: WriteKey, write: Write, now: str) -> bytes:
         if write.addresses:
             status["addresses"] = [{"host": host, "value": address} for host, address in write.addresses]
     elif write.conditions:
+        if isinstance(write, ServiceImportStatus):
+            status["clusters"] = [{"cluster": cluster} for cluster in write.clusters]
         status["conditions"] = _conditions(write.conditions, now)
         if isinstance(write, GatewayStatus):
             status["listeners"] = [_listener(one, now) for one in write.listeners]

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
 from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.order import Rank, rank
@@ -22,9 +23,6 @@ from watchers.facts.multicluster import ImportPort, ServiceExport
 
 Name: TypeAlias = tuple[str, str]
 """(namespace, name): the same in all clusters, which makes it the same service."""
-
-NO_SERVICE = Withheld("ExportWithoutService")
-EXTERNAL_NAME = Withheld("ServiceIsExternalName")
 
 P = TypeVar("P")
 
@@ -85,10 +83,10 @@ def declare(
         if not includes(at, cluster, namespace):
             return UNSELECTED
         service = at.get(services, (cluster, "Service", namespace, name))
-        if service is None:
-            return NO_SERVICE
-        if service.type == "ExternalName":
-            return EXTERNAL_NAME
+        flaw = unexportable(service)
+        if service is None or flaw:
+            at.note(key, Finding(key, flaw, "metadata.name", f"{namespace}/{name} cannot be exported"))
+            return Withheld(flaw)
         return Exported(
             cluster=cluster,
             namespace=namespace,
@@ -107,10 +105,21 @@ def declare(
     exported = graph.derive("valid exports", exports, valid)
     by_name = graph.index("exports by service", exported, lambda key, _: ((key[2], key[3]),))
 
-    def of_all(_at: At, _name: Name, members: Mapping[ObjectKey, Exported]) -> ClusterSetService:
-        return merged(members.values())
+    def of_all(at: At, _name: Name, members: Mapping[ObjectKey, Exported]) -> ClusterSetService:
+        service = merged(members.values())
+        for key in members if service.conflicts else ():
+            detail = "; ".join([one.message for one in service.conflicts])
+            at.note(key, Finding(key, "ExportsDiffer", "spec", detail))
+        return service
 
     return ServiceExports(exported, graph.derive("services of the cluster set", by_name, of_all))
+
+
+def unexportable(service: Service | None) -> str:
+    """The code of why a ServiceExport cannot be followed, given the Service of its name; "" if it can."""
+    if service is None:
+        return "ExportWithoutService"
+    return "ExportOfExternalName" if service.type == "ExternalName" else ""
 
 
 def age(cluster: str, created: str, namespace: str, name: str) -> Rank:

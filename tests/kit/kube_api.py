@@ -33,10 +33,10 @@ from tests.kit.kube_store import (
     field_selector,
     label_selector,
 )
-from tests.kit.kube_writes import Refused, apply_status, create, update
+from tests.kit.kube_writes import Refused, apply_object, apply_status, create, delete, update
 
-Verb = Literal["list", "watch", "get", "create", "update", "patch"]
-VERBS: Mapping[str, Verb] = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+Verb = Literal["list", "watch", "get", "create", "update", "patch", "delete"]
+VERBS: Mapping[str, Verb] = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 JSON = {"Content-Type": "application/json"}
 INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
@@ -300,10 +300,13 @@ class KubeCluster:
                 return _refusal(405, "MethodNotAllowed", "the server does not allow this method on the resource")
             if request.verb == "update":
                 return _complete(200, update(self.store, kind, name, request.body))
-            if request.content_type != "application/apply-patch+yaml" or request.subresource != "status":
-                return _refusal(415, "UnsupportedMediaType", "only server-side apply on a status is served")
+            if request.verb == "delete":
+                return _complete(200, delete(self.store, kind, name, request.body))
+            if request.content_type != "application/apply-patch+yaml":
+                return _refusal(415, "UnsupportedMediaType", "only server-side apply is served")
             manager, force = query.get("fieldManager", ""), query.get("force") == "true"
-            return _complete(200, apply_status(self.store, kind, name, request.body, manager, force=force))
+            apply = apply_status if request.subresource == "status" else apply_object
+            return _complete(200, apply(self.store, kind, name, request.body, manager, force=force))
         except Refused as refused:
             return _refusal(refused.status, refused.reason, str(refused))
 

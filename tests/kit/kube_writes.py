@@ -1,4 +1,4 @@
-"""How a fake Kubernetes API takes writes: creations, updates at a version, and server-side applies on a status.
+"""How a fake Kubernetes API takes writes: creations, updates at a version, deletions, and server-side applies.
 
 Joins requests to the objects of `kube_store`, as far as a client can tell the difference from a real server: a field
 belongs to whoever applied it, is taken over by force only, and goes with the last who owned it. Of lists those of
@@ -20,6 +20,7 @@ from tests.kit.kube_store import Name, Store
 
 Path = tuple[str, ...]
 _KEYS = {"conditions": "type", "listeners": "name"}
+_METADATA = ("labels", "annotations")
 _ISTIO = ("AuthorizationPolicy", "ServiceEntry", "WorkloadEntry")
 
 
@@ -60,11 +61,48 @@ def apply_status(store: Store, kind: str, name: Name, body: bytes, manager: str,
     if before is None:
         raise Refused(404, "NotFound", "not found")
     document = copy.deepcopy(before.document)
-    owners = _owners(document)
+    owners = _owners(document, "status")
     keys = {} if kind in _ISTIO else _KEYS
-    wanted = dict(_leaves(applied.get("status") or {}, keys))
-    status = document.get("status") or {}
-    present = dict(_leaves(status, keys))
+    wanted, present = dict(_leaves(_status(applied), keys)), dict(_leaves(_status(document), keys))
+    _take(owners, present, wanted, manager, force=force)
+    document["status"] = _tree(present).get("status", {})
+    return _stored(store, kind, name, _with_owners(document, owners, "status"))
+
+
+def apply_object(store: Store, kind: str, name: Name, body: bytes, manager: str, *, force: bool) -> dict[str, Any]:
+    """Labels, annotations and fields of the spec that are to be this manager's; the object is made if there is none."""
+    if not manager:
+        raise Refused(400, "BadRequest", "fieldManager is required for apply patch")
+    applied, before = _document(body, kind), store.get(kind, name)
+    document: dict[str, Any] = copy.deepcopy(before.document) if before is not None else {"kind": kind, "metadata": {}}
+    owners = _owners(document, "")
+    wanted, present = dict(_leaves(_own(applied), {})), dict(_leaves(_own(document), {}))
+    _take(owners, present, wanted, manager, force=force)
+    tree = _tree(present)
+    for part in _METADATA:
+        document["metadata"].pop(part, None)
+    document["metadata"].update(tree.get("metadata", {}))
+    document["spec"] = tree.get("spec", {})
+    return _stored(store, kind, name, _with_owners(document, owners, ""))
+
+
+def delete(store: Store, kind: str, name: Name, body: bytes) -> dict[str, Any]:
+    """An object goes, if it is the one that is meant."""
+    before = store.get(kind, name)
+    if before is None:
+        raise Refused(404, "NotFound", "not found")
+    options = (yaml.safe_load(body) if body else None) or {}
+    wanted = (options.get("preconditions") or {}).get("uid")
+    if wanted and wanted != before.document["metadata"]["uid"]:
+        raise Refused(409, "Conflict", "the UID in the precondition does not match the UID in record")
+    store.delete(kind, "/".join(name))
+    return {"kind": "Status", "status": "Success"}
+
+
+def _take(
+    owners: dict[str, set[Path]], present: dict[Path, Any], wanted: dict[Path, Any], manager: str, *, force: bool
+) -> None:
+    """Makes what is wanted the manager's, and nothing else any more."""
     for other, paths in owners.items():
         if other == manager:
             continue
@@ -77,14 +115,17 @@ def apply_status(store: Store, kind: str, name: Name, body: bytes, manager: str,
         present.pop(path, None)
     present.update(wanted)
     owners[manager] = set(wanted)
-    document["status"] = _tree(present)
-    managed = [one for one in document["metadata"].get("managedFields", ()) if one.get("subresource") != "status"]
-    for owner, paths in sorted(owners.items()):
-        if paths:
-            fields = {"f:status": _fields(sorted(paths))}
-            managed.append({"manager": owner, "operation": "Apply", "subresource": "status", "fieldsV1": fields})
-    document["metadata"]["managedFields"] = managed
-    return _stored(store, kind, name, document)
+
+
+def _status(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {"status": document["status"]} if document.get("status") else {}
+
+
+def _own(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What somebody can own of an object but its status."""
+    metadata = {part: document["metadata"][part] for part in _METADATA if document["metadata"].get(part)}
+    parts = {"metadata": metadata, "spec": document.get("spec")}
+    return {name: part for name, part in parts.items() if part}
 
 
 def _document(body: bytes, kind: str) -> dict[str, Any]:
@@ -103,12 +144,24 @@ def _stored(store: Store, kind: str, name: Name, document: dict[str, Any]) -> di
     return decoded
 
 
-def _owners(document: dict[str, Any]) -> dict[str, set[Path]]:
-    owners: dict[str, set[Path]] = {}
-    for entry in document["metadata"].get("managedFields", ()):
-        if entry.get("subresource") == "status":
-            owners[entry["manager"]] = set(_paths(entry["fieldsV1"]["f:status"]))
-    return owners
+def _owners(document: dict[str, Any], subresource: str) -> dict[str, set[Path]]:
+    return {
+        entry["manager"]: set(_paths(entry["fieldsV1"]))
+        for entry in document["metadata"].get("managedFields", ())
+        if entry.get("subresource", "") == subresource
+    }
+
+
+def _with_owners(document: dict[str, Any], owners: Mapping[str, set[Path]], subresource: str) -> dict[str, Any]:
+    managed = [
+        one for one in document["metadata"].get("managedFields", ()) if one.get("subresource", "") != subresource
+    ]
+    for owner, paths in sorted(owners.items()):
+        if paths:
+            entry = {"manager": owner, "operation": "Apply", "fieldsV1": _fields(sorted(paths))}
+            managed.append({**entry, "subresource": subresource} if subresource else entry)
+    document["metadata"]["managedFields"] = managed
+    return document
 
 
 def _fields(paths: list[Path]) -> dict[str, Any]:

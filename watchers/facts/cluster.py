@@ -31,10 +31,12 @@ class Answered(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="Ans
     """Which kinds others wait for a cluster has answered for, while it is still being read: ``kinds`` of facts, sorted.
 
     Written, under (id, "Answered", "", id), by sources that read their kinds one by one. An answer may be that the kind
-    is not served, or may not be read.
+    is not served, or may not be read. ``read`` are, of the kinds that are also made in a cluster, those that are
+    served there and have been read: only then is it known what is there already.
     """
 
     kinds: tuple[str, ...]
+    read: tuple[str, ...] = ()
 
 
 class SourceFault(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="SourceFault"):

@@ -26,13 +26,15 @@ Wire = TypeVar("Wire")
 
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _TOO_LARGE = "ResourceVersionTooLarge"
+_NAMESPACE_ENDS = "NamespaceTerminating"
 
 
 class Refusal(msgspec.Struct, frozen=True):
     """Why a request or a watch was refused: an HTTP status, and what the Status object says, if there is one.
 
     ``retry_after`` is in seconds, None if nothing was said; ``too_large`` is the server's word for a resourceVersion it
-    has not reached yet (another replica of it has).
+    has not reached yet (another replica of it has); ``namespace_ends`` that nothing new may come into a namespace which
+    is being deleted.
     """
 
     code: int
@@ -40,6 +42,7 @@ class Refusal(msgspec.Struct, frozen=True):
     message: str = ""
     retry_after: float | None = None
     too_large: bool = False
+    namespace_ends: bool = False
 
     def __str__(self) -> str:
         said = " ".join(filter(None, (str(self.code), self.reason, self.message)))[:300]
@@ -256,7 +259,8 @@ def refusal(code: int, body: bytes | msgspec.Raw, headers: Mapping[str, str] | N
     # Servers before 1.19 told it in the message alone.
     too_large = "Too large resource version" in message
     too_large = too_large or any(cause.reason == _TOO_LARGE for cause in details.causes or ())
-    return Refusal(code or status.code, status.reason or "", message, retry_after, too_large)
+    namespace_ends = any(cause.reason == _NAMESPACE_ENDS for cause in details.causes or ())
+    return Refusal(code or status.code, status.reason or "", message, retry_after, too_large, namespace_ends)
 
 
 def _version(data: bytes | msgspec.Raw) -> str:

@@ -30,7 +30,7 @@ from watchers.kubernetes.kubeconfig import ApiServer, InvalidKubeconfig, read_to
 from watchers.kubernetes.tls import TLS_BUFFER, lower_tls_buffers, tls_context
 from watchers.status import Access
 
-Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH"]
+Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 LONGEST_REPLY = 1 << 20
 """Bytes of an answer to what is sent; an object is at most 1.5 MiB in etcd, those written here are a few KiB."""

@@ -193,7 +193,10 @@ def test_the_oldest_export_decides_the_ports_and_others_add_theirs() -> None:
     world.apply("alpha", m.service_export("shop/cart", created=NEW))
     world.apply("beta", m.service_export("shop/cart", created=OLD))
     assert [one["service_port"] for one in told(world)["ports"]] == [80, 100]
-    assert world.findings() == []
+    assert [(one.object[:2], one.code) for one in world.findings()] == [
+        (("alpha", "ServiceExport"), "ExportsDiffer"),
+        (("beta", "ServiceExport"), "ExportsDiffer"),
+    ]
 
 
 def test_the_domain_is_a_setting() -> None:
@@ -215,13 +218,17 @@ def test_a_headless_service_of_other_networks_has_one_since_its_pods_cannot_be_r
     assert {one.split("/")[0] for one in addresses(told(world))} == {"net1"}
 
 
-@pytest.mark.parametrize("spec", [{"type": "ExternalName", "externalName": "cart.example"}])
-def test_what_is_no_service_of_the_cluster_cannot_be_exported(spec: Any) -> None:
+def test_what_is_no_service_of_the_cluster_cannot_be_exported() -> None:
     world = two_networks()
+    spec = {"type": "ExternalName", "externalName": "cart.example"}
     world.apply("alpha", m.service("shop/cart", spec=spec), m.service_export("shop/cart"))
     world.apply("alpha", m.service_export("shop/missing"))
     assert told(world) == {}
     assert told(world, "shop/missing.shop.svc.clusterset.local") == {}
+    assert [(one.object[3], one.code) for one in world.findings()] == [
+        ("cart", "ExportOfExternalName"),
+        ("missing", "ExportWithoutService"),
+    ]
 
 
 def test_a_service_without_selector_is_exported_with_the_endpoints_of_its_slices() -> None:

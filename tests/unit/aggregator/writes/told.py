@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from tests.kit.kube_store import Store
-from tests.kit.kube_writes import apply_status
+from tests.kit.kube_writes import apply_object, apply_status
 from tests.kit.manifests import Manifest
 from tests.kit.world import World
-from watchers.writes import QUERY, Write, WriteKey, body
+from watchers.writes import Write, WriteKey, request
 
 NOW = "2026-03-01T00:00:00Z"
 
@@ -35,6 +35,14 @@ class ToldWorld:
             self.store.apply({**document, "metadata": metadata, "status": status})
             self._see(document["kind"], self._name(document))
 
+    def remove(self, kind: str, name: str) -> None:
+        """Delete an object, `namespace/name`."""
+        namespace, _, own = name.rpartition("/")
+        stored = self.store.get(kind, (namespace, own))
+        assert stored is not None
+        self.store.delete(kind, name)
+        self.world.delete("alpha", msgspec.json.decode(stored.data))
+
     def writes(self) -> dict[WriteKey, Write]:
         """What is to be written after one more pass."""
         self.world.step()
@@ -49,8 +57,14 @@ class ToldWorld:
                 return written
             for key, write in writes.items():
                 name = key[2], key[3]
-                apply_status(self.store, key[1], name, body(key, write, NOW), QUERY["fieldManager"], force=True)
-                self._see(key[1], name)
+                asked = request(key, write, NOW)
+                if asked.method == "DELETE":
+                    self.remove(key[1], "/".join(name))
+                else:
+                    apply = apply_status if key[4] == "status" else apply_object
+                    manager, force = asked.query["fieldManager"], asked.query.get("force") == "true"
+                    apply(self.store, key[1], name, asked.body, manager, force=force)
+                    self._see(key[1], name)
                 written.append(key)
         raise AssertionError(f"still to be written: {writes}")
 
