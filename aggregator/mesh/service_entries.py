@@ -11,15 +11,13 @@ from collections.abc import Callable, Iterable
 from ipaddress import ip_network
 from typing import TypeAlias
 
-import msgspec
-
 from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, Withheld
 from aggregator.mesh.addresses import is_host_name, pack
 from aggregator.mesh.home import Home, Mesh, is_global, visibility_of
 from aggregator.mesh.networks import network_of
 from aggregator.mesh.selection import UNSELECTED, Includes
-from aggregator.mesh.services import Balancing, Declared, Port, attachment, distribution, protocol_of
+from aggregator.mesh.services import Balancing, Declared, Port, Services, attachment, distribution, protocol_of
 from aggregator.mesh.standing import UNREACHABLE, StandingOf
 from aggregator.mesh.waypoints import Asked, Attached, Waypoints, ingress_uses
 from aggregator.mesh.workload import Workload, WorkloadKey, canonical_name, canonical_revision, locality_of, tunnel_of
@@ -36,26 +34,18 @@ EntryKey: TypeAlias = tuple[str, str, str, str, str]
 _BY_DNS = ("DNS", "DNS_ROUND_ROBIN", "DYNAMIC_DNS")
 
 
-class ServiceEntries(msgspec.Struct, frozen=True):
-    """The part of the graph this module declares: the services of entries, and the workloads they list themselves."""
-
-    services: Collection[EntryKey, Declared]
-    endpoints: Collection[WorkloadKey, Workload]
-
-
 def declare(
     graph: Graph,
     home: Home,
     mesh: Callable[[At], Mesh],
     includes: Includes,
-    standing: StandingOf,
     networks: Collection[ObjectKey, str],
     namespaces: Source[ObjectKey, Namespace],
     waypoints: Waypoints,
     services: Source[ObjectKey, Service],
     entries: Source[ObjectKey, ServiceEntry],
-) -> ServiceEntries:
-    """Declare the services and workloads of ServiceEntries."""
+) -> Collection[EntryKey, Declared]:
+    """Declare the services of ServiceEntries."""
     suffix = f".svc.{home.domain_suffix}"
 
     def claims(key: ObjectKey, entry: ServiceEntry) -> Iterable[tuple[str, str, str]]:
@@ -156,10 +146,22 @@ def declare(
                 ),
             )
 
-    collection = graph.expand("services of entries", entries, declared)
+    return graph.expand("services of entries", entries, declared)
+
+
+def workloads(
+    graph: Graph,
+    home: Home,
+    standing: StandingOf,
+    networks: Collection[ObjectKey, str],
+    waypoints: Waypoints,
+    services: Services,
+    entries: Source[ObjectKey, ServiceEntry],
+) -> Collection[WorkloadKey, Workload]:
+    """Declare the workloads that ServiceEntries list themselves."""
 
     def endpoints(at: At, key: ObjectKey, entry: ServiceEntry) -> Iterable[tuple[WorkloadKey, Outcome[Workload]]]:
-        hosts = [host for host in dict.fromkeys(entry.hosts) if at.get(collection, (*key, host)) is not None]
+        hosts = [host for host in dict.fromkeys(entry.hosts) if at.get(services.entries, (*key, host)) is not None]
         if not hosts:
             yield (*key, ""), Withheld("EntryServesNothing")
             return
@@ -225,7 +227,7 @@ def declare(
                 seen.add(one.address)
                 yield (*key, one.address), workload(one, hosts)
 
-    return ServiceEntries(collection, graph.expand("workloads of entries", entries, endpoints))
+    return graph.expand("workloads of entries", entries, endpoints)
 
 
 def _addresses(at: At, key: ObjectKey, entry: ServiceEntry) -> tuple[str, ...]:

@@ -116,13 +116,16 @@ class Declared(msgspec.Struct, frozen=True, gc=False):
 
 
 class Services(msgspec.Struct, frozen=True):
-    """Services of all clusters: those of Kubernetes by their objects, as they are `exported` by their ServiceExports,
-    and those together with ServiceEntries' by a label of their selector (cluster, namespace, label), by key, and those
-    of ServiceEntries that all see by hostname.
+    """Services of all clusters by key (`candidates`), and those of ServiceEntries that all see by hostname.
+
+    Of those that take part in what home sees as one service: Kubernetes' by their objects, as they are `exported` by
+    their ServiceExports, ServiceEntries' by object and host, and all of them by a label of their selector (cluster,
+    namespace, label). What takes no part has no endpoints, however near they are.
     """
 
     declared: Collection[ObjectKey, Declared]
     exported: Collection[ObjectKey, Declared]
+    entries: Collection[tuple[str, ...], Declared]
     by_selector: Index[tuple[str, str, tuple[str, str]], tuple[str, ...], Declared]
     candidates: Index[str, tuple[str, ...], Declared]
     by_hostname: Index[str, tuple[str, ...], Declared]
@@ -228,16 +231,26 @@ def index(
 ) -> Services:
     """Declare the indexes over services of Kubernetes, exported ones and those of ServiceEntries."""
     everything: tuple[Collection[Any, Declared], ...] = (declared, exported, entries)
+    candidates = graph.index("candidates of services", everything, lambda _, one: (one.key,))
+
+    def taking_part(at: At, _key: tuple[str, ...], service: Declared) -> Outcome[Declared]:
+        others = at.group(candidates, service.key)
+        if len(others) == 1 or any(one.object == service.object for one in merged_from(home, others.values())):
+            return service
+        return Withheld("ServiceIsNotGlobal")
+
+    parts = [graph.derive(f"{one.name} that take part", one, taking_part) for one in everything]
 
     def hostnames(_key: tuple[str, ...], service: Declared) -> Iterable[str]:
         # Only ServiceEntries give hosts of one name to several namespaces.
         return (service.hostname,) if service.kind == "ServiceEntry" and service.visibility == "PUBLIC" else ()
 
     return Services(
-        declared=declared,
-        exported=exported,
-        by_selector=graph.index("services by selector", everything, _selector_groups),
-        candidates=graph.index("candidates of services", everything, lambda _, one: (one.key,)),
+        declared=parts[0],
+        exported=parts[1],
+        entries=parts[2],
+        by_selector=graph.index("services by selector", tuple(parts), _selector_groups),
+        candidates=candidates,
         by_hostname=graph.index("public entries by hostname", everything, hostnames),
     )
 

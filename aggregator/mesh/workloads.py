@@ -10,11 +10,10 @@ from collections.abc import Iterable
 import msgspec
 
 from aggregator.graph import Collection, Graph, Index, Source, Sums
-from aggregator.mesh import pods, profiles, slices, workload_entries
+from aggregator.mesh import pods, profiles, service_entries, slices, workload_entries
 from aggregator.mesh.home import Home
 from aggregator.mesh.profiles import LabelSet
 from aggregator.mesh.selection import Includes
-from aggregator.mesh.service_entries import ServiceEntries
 from aggregator.mesh.services import Services
 from aggregator.mesh.standing import StandingOf
 from aggregator.mesh.waypoints import Waypoints
@@ -56,7 +55,6 @@ def declare(
     networks: Collection[ObjectKey, str],
     services: Services,
     waypoints: Waypoints,
-    entries: ServiceEntries,
     objects: Objects,
 ) -> Workloads:
     """Declare workloads and their sums per network and service."""
@@ -67,7 +65,9 @@ def declare(
         pods.declare(graph, profile.of, of_slices.attached, objects.pods),
         of_slices.endpoints,
         workload_entries.declare(graph, home, networks, profile.of, objects.workload_entries),
-        entries.endpoints,
+        service_entries.workloads(
+            graph, home, standing, networks, waypoints, services, objects.service_entries
+        ),
     )
     by_service = graph.fold("workloads by network and service", found, contributions)
 

@@ -207,3 +207,65 @@ def test_application_protocol_comes_from_app_protocol_then_name_then_number(
 def test_a_target_port_that_is_not_given_is_the_port() -> None:
     world = two(orders(1, ports={"http": 8123}))
     assert world.address(ORDERS)["ports"][0]["target_port"] == 8123
+
+
+# Another cluster on home's network, whose pods home's proxies reach directly.
+
+BESIDE = "mesa//Pod/shop/orders-1"
+
+
+def beside(*objects: m.Manifest, home: list[m.Manifest], **settings: Any) -> World:
+    """Quay and mesa on one network; mesa has a pod of orders and these objects, quay those of `home`."""
+    world = World("quay", **settings)
+    for name in ("quay", "mesa"):
+        world.apply(name, m.namespace("istio-system", network="net-q"), m.namespace("shop"))
+    world.apply("quay", *home)
+    world.apply("mesa", m.pod("shop/orders-1", "10.1.0.5", labels={"app": "orders"}), *objects)
+    world.step()
+    return world
+
+
+def serves(world: World, name: str = BESIDE) -> list[str]:
+    return [*world.address(name).get("services", {})]
+
+
+def test_pods_beside_home_serve_a_service_that_both_share() -> None:
+    world = beside(orders(2), home=[orders(1)])
+    assert serves(world) == [ORDERS]
+    world.apply("quay", orders(1, is_global=False))
+    world.step()
+    assert (serves(world), addresses(world)) == ([], ["net-q 10.10.0.11"])
+    world.delete("quay", orders(1))
+    world.step()
+    assert (serves(world), addresses(world)) == ([ORDERS], ["net-q 10.20.0.11"])
+
+
+def test_slices_beside_home_serve_no_service_that_home_keeps_to_itself() -> None:
+    far = orders(2, selector=None)
+    endpoints = m.endpoint("192.0.2.7"), m.endpoint("10.1.0.5", pod="shop/orders-1")
+    near = m.slice_("shop/orders-x", *endpoints, service="orders")
+    name = "mesa/discovery.k8s.io/EndpointSlice/shop/orders-x/192.0.2.7"
+    shared = beside(far, near, home=[orders(1)])
+    assert serves(shared, name) == serves(shared) == [ORDERS]
+    own = beside(far, near, home=[orders(1, is_global=False)])
+    assert own.address(name) == {}
+    assert serves(own) == []
+
+
+def test_pods_beside_home_serve_no_host_that_an_entry_of_home_keeps_to_itself() -> None:
+    entry = m.service_entry("shop/mine", "orders.shop.svc.cluster.local", endpoints=["192.0.2.9"])
+    world = beside(orders(2), home=[entry])
+    assert serves(world) == []
+    assert serves(world, "quay/networking.istio.io/ServiceEntry/shop/mine/192.0.2.9") == [ORDERS]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_endpoints_of_entries_beside_home_serve_a_host_only_if_home_shares_it(shared: bool) -> None:
+    def entry(address: str, *, is_global: bool) -> m.Manifest:
+        return m.service_entry("shop/db", "db.example", endpoints=[address], is_global=is_global)
+
+    far = entry("192.0.2.2", is_global=True)
+    world = beside(far, home=[entry("192.0.2.1", is_global=shared)], remote_entries=True)
+    name = "networking.istio.io/ServiceEntry/shop/db"
+    assert serves(world, f"quay/{name}/192.0.2.1") == ["shop/db.example"]
+    assert serves(world, f"mesa/{name}/192.0.2.2") == (["shop/db.example"] if shared else [])
