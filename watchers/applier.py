@@ -159,10 +159,13 @@ class Applier:
             queue.done(key, now, write)
             return
         said = refusal(status, reply.body, reply.headers)
-        if status == 404 or said.namespace_ends:
-            # Of an object in a namespace that is going nothing follows for others of its kind.
+        if status == 404:
             self._count("gone", key)
             queue.done(key, now)
+        elif said.namespace_ends:
+            # Nothing follows for other objects of the kind; and the namespace may be made again.
+            self._count("gone", key)
+            queue.again(key, now)
         elif status == 409:
             self._count("conflict", key)
             queue.again(key, now)

@@ -233,6 +233,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             value="DOMAIN",
         ),
     ] = "cluster.local"
+    clusterset_domain: Annotated[
+        str,
+        Setting(
+            help="The DNS suffix of services that clusters export (ServiceExport): NAME.NAMESPACE.svc.SUFFIX.",
+            parse=values.domain,
+            value="DOMAIN",
+        ),
+    ] = "clusterset.local"
+    export_clusterset_only: Annotated[
+        bool,
+        Setting(
+            help="A ServiceExport shares a Service under its name with --clusterset-domain alone, as the Multi-Cluster "
+            "Services API has it, and not under its own name as well, as the label istio.io/global does.",
+            parse=values.switch,
+            value="true|false",
+            show=values.show_switch,
+            switch=True,
+        ),
+    ] = False
     istio_classes: Annotated[
         bool,
         Setting(
