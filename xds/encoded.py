@@ -184,6 +184,15 @@ def wrap(
     return Resource(name, digest, _RESPONSE_RESOURCES + varint(len(inside)) + inside, ties)
 
 
+def with_aliases(resource: Resource, aliases: Iterable[str]) -> Resource:
+    """The same under further names, for a client that may have asked by one of them."""
+    frame = resource.frame
+    _, start = varint_at(frame, 1)
+    inside = frame[start:] + b"".join([_text(_RESOURCE_ALIASES, alias) for alias in aliases])
+    frame = _RESPONSE_RESOURCES + varint(len(inside)) + inside
+    return Resource(resource.name, resource.digest, frame, resource.ties)
+
+
 def delta_response(
     type_url: str, nonce: str, resources: Iterable[Resource], removed: Iterable[str], system_version: str
 ) -> bytes:

@@ -21,6 +21,7 @@ from aggregator.admin.clusters import add_cluster_pages
 from aggregator.admin.pages import Pages, admin_app, health_app
 from aggregator.admin.server import HttpListener
 from aggregator.app import memory, traces
+from aggregator.app.address_books import SharedBook
 from aggregator.app.aggregate import Aggregator, Tables
 from aggregator.app.clock import steady_clock
 from aggregator.app.cluster_limits import ClusterLimits
@@ -93,6 +94,8 @@ class ControlPlane:
                 system_namespace=settings.system_namespace,
                 trust_domain=settings.trust_domain,
                 domain_suffix=settings.domain_suffix,
+                clusterset_domain=settings.clusterset_domain,
+                export_clusterset_only=settings.export_clusterset_only,
                 ztunnel_accounts=tuple((one.namespace, one.name) for one in settings.ztunnel_accounts),
                 istio_classes=settings.istio_classes,
                 revision=settings.revision,
@@ -119,7 +122,8 @@ class ControlPlane:
         # Home's ztunnels are always served, so what they are told is always at hand.
         interest.keep(*ztunnel.VIEWS)
         lifetime, home = settings.workload_cert_ttl, settings.home
-        self._around = Surroundings(self.tables, interest, self.authority, lifetime, home)
+        addresses = SharedBook(self.tables, home)
+        self._around = Surroundings(self.tables, interest, self.authority, lifetime, home, addresses)
         access = Access(TableAdmissions(self.tables, self.aggregator.complete))
         rejections = Rejections(self.pipeline, self.tables, self.records)
         self.streams = Streams(access, self._views_for, rejections)

@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from aggregator.app.address_books import SharedBook
 from aggregator.app.aggregate import Tables
 from aggregator.views import east_west_gateway, ingress_gateway, ztunnel
 from aggregator.views.view import View, listen_address
@@ -93,6 +94,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     authority: CertificateAuthority
     certificate_lifetime: float
     home: str
+    addresses: SharedBook
 
 
 class TableSubscription:
@@ -162,6 +164,69 @@ class TableSubscription:
         self._interest.release(self._view)
 
 
+class AddressSubscription(TableSubscription):
+    """One stream's reading of the addresses by all names they have. Satisfies `xds.session.content.Directory` as well.
+
+    `node` is that of the proxy, as its admission has it.
+    """
+
+    def __init__(self, around: Surroundings, view: View, bell: Callable[[], None], node: str) -> None:
+        super().__init__(around, view, bell)
+        self._shared = around.addresses
+        self._node = node
+
+    def take(self) -> Changes:
+        """See TableSubscription. What is asked afterwards is answered from the same state of the world."""
+        self._shared.catch_up()
+        return super().take()
+
+    def consult(self) -> None:
+        """The client names what it wants: the book is needed."""
+        self._shared.open(self, self._bell)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the book is made."""
+        return self._shared.ready
+
+    def find(self, asked: str) -> tuple[str, ...]:
+        """The resources a name stands for."""
+        return self._shared.book.find(asked)
+
+    def members(self, name: str) -> Iterable[str]:
+        """The endpoints of a service."""
+        return self._shared.book.members(name)
+
+    def needs(self, name: str) -> Iterable[str]:
+        """The gateways and waypoints that a resource names."""
+        return self._shared.book.needs(name)
+
+    def sought(self, name: str) -> Iterable[str]:
+        """The addresses of a resource, and its services."""
+        return self._shared.book.sought(name)
+
+    def spans(self, name: str) -> bool:
+        """Whether it has ranges of addresses."""
+        return self._shared.book.spans(name)
+
+    def aliases(self, name: str) -> tuple[str, ...]:
+        """Its addresses."""
+        return self._shared.book.aliases(name)
+
+    def stands(self, name: str) -> bool:
+        """Whether it is a gateway, or a workload of the proxy's node."""
+        return self._shared.book.stands(name, self._node)
+
+    def standing(self) -> Iterable[str]:
+        """All those."""
+        return self._shared.book.standing(self._node)
+
+    def close(self) -> None:
+        """Read no more."""
+        self._shared.close(self)
+        super().close()
+
+
 class TableViews:
     """The views of one proxy, and the certificates made for it. Satisfies `xds.session.content.Views`."""
 
@@ -174,7 +239,11 @@ class TableViews:
         """Subscribe to what this proxy is told of a type; None if proxies like it are not served that type."""
         around, proxy, bell = self._around, self._proxy, self._bell
         view = view_for(proxy, type_url)
-        read: Subscription | None = TableSubscription(around, view, bell) if view is not None else None
+        read: Subscription | None = None
+        if view == ztunnel.ADDRESSES:
+            read = AddressSubscription(around, view, bell, proxy.node)
+        elif view is not None:
+            read = TableSubscription(around, view, bell)
         if read is not None and proxy.role == ingress_gateway.ROLE and type_url == CLUSTER_TYPE:
             read = OnDemand(read, ingress_gateway.STANDING_CLUSTERS)
         if type_url == SECRET_TYPE and proxy.identity is not None:

@@ -307,6 +307,11 @@ def is_of_cluster(name: str, cluster: str) -> bool:
     return name.startswith(tuple(f"{cluster}/{group}/{kind}/" for kind, group in _GROUPS.items()))
 
 
+def is_gateway(name: str) -> bool:
+    """Whether a resource name is that of a gateway of a network."""
+    return name.startswith("NetworkGateway/")
+
+
 def gateway_uid(gateway: NetworkGateway) -> str:
     """`NetworkGateway/<network>/<address>/<port>`; as in Istio, the usual port of a remote gateway is written 0."""
     port = 0 if gateway.port == HBONE_PORT and not gateway.stand_in else gateway.port

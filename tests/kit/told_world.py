@@ -12,6 +12,7 @@ from itertools import count
 
 import msgspec
 
+from aggregator.app.address_books import SharedBook
 from aggregator.app.aggregate import Tables
 from aggregator.app.subscriptions import Interest, Surroundings, TableViews
 from aggregator.views import ztunnel
@@ -23,7 +24,7 @@ from xds.messages import addressing, authorization, service, workload
 from xds.server.certificate_authority import CertificateAuthority
 from xds.server.proxies import Proxy
 from xds.session.actions import Send
-from xds.session.delta import DeltaSession
+from xds.session.delta_session import DeltaSession
 from xds.session.requests import parse_delta
 
 HOME = "home"
@@ -163,6 +164,29 @@ def endpoints_held(state: State) -> dict[str, set[str]]:
     return {f"{one.namespace}/{one.hostname}": set(one.endpoints) for one in state.services}
 
 
+def held_names(machine: ZtunnelMachine) -> set[str]:
+    """The workloads and services a stand-in holds, by name."""
+    state = machine.state
+    return {*state.workloads.by_uid, *(f"{one.namespace}/{one.hostname}" for one in state.services)}
+
+
+def standing_in(mesh: Mesh) -> set[str]:
+    """What a ztunnel of NODE has to know without asking."""
+    pods = {pod_uid(name) for name, pod in mesh.pods.items() if pod.node == NODE and not pod.behind}
+    return pods | ({GATEWAY} if mesh.gateway else set())
+
+
+def names_in(mesh: Mesh, asked: str) -> set[str]:
+    """What is there by a name that one may ask by, of which a ztunnel must be told all."""
+    pods = {pod_uid(name): pod_address(name) for name, pod in mesh.pods.items() if not pod.behind}
+    found = {uid for uid, address in pods.items() if asked in (uid, address)}
+    for name, backend in mesh.services.items():
+        around = {"near/10.97.0.9"} if backend.ranges else set()
+        if asked in {service_name(name), service_address(name), *around}:
+            found.add(service_name(name))
+    return found
+
+
 def dangling(state: State) -> list[str]:
     """What a stand-in holds that names something it does not."""
     found = []
@@ -197,7 +221,8 @@ class ToldWorld:
         self.tables = Tables.empty()
         interest = Interest(self.tables)
         interest.keep(*ztunnel.VIEWS)
-        self._around = Surroundings(self.tables, interest, _AUTHORITY, 3600.0, HOME)
+        addresses = SharedBook(self.tables, HOME, later=lambda work: work())
+        self._around = Surroundings(self.tables, interest, _AUTHORITY, 3600.0, HOME, addresses)
         self.mesh = Mesh()
         self.tables.settled.apply([(view.key, "partial") for view in ztunnel.VIEWS])
 

@@ -21,7 +21,14 @@ from tests.kit.told_world import (
     dangling,
     endpoints_held,
     endpoints_of,
+    held_names,
+    names_in,
+    pod_address,
+    pod_uid,
     resources_of,
+    service_address,
+    service_name,
+    standing_in,
 )
 from tests.kit.ztunnel import Node, ZtunnelMachine
 from xds.session import delta
@@ -42,6 +49,20 @@ PRESENT_SERVICES = st.builds(
     admits_all=st.booleans(),
     waypoint=st.sampled_from(("", "", "w")),
     text=st.sampled_from(("", "other")),
+    ranges=st.sampled_from(((), (16,), (24,))),
+)
+
+
+NAMES = st.sampled_from(
+    (
+        *map(pod_uid, PODS),
+        *map(pod_address, PODS),
+        *map(service_name, SERVICES),
+        *map(service_address, SERVICES),
+        "near/10.97.0.9",
+        "near/192.0.2.1",
+        "shop/nowhere.example",
+    )
 )
 
 
@@ -116,6 +137,10 @@ class Streams(RuleBasedStateMachine):
         self.world.publish(msgspec.structs.replace(self.world.mesh, gateway=there))
         self.go_on(then)
 
+    @rule()
+    def everything_is_answered(self) -> None:
+        self.finish()
+
     @rule(then=GOING_ON)
     def ztunnel_reconnects(self, then: str) -> None:
         self.stream.close()
@@ -156,6 +181,43 @@ class Streams(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.finish()
+
+
+class Lookups(Streams):
+    """A stand-in that is told what it asks for, by whatever name."""
+
+    on_demand = True
+
+    @rule(name=NAMES, then=GOING_ON)
+    def ztunnel_asks(self, name: str, then: str) -> None:
+        self.stream.ask(name)
+        self.go_on(then)
+
+    @rule(name=NAMES)
+    def whoever_waits_for_an_answer_gets_it(self, name: str) -> None:
+        self.stream.ask(name)
+        self.stream.rest()
+        assert self.machine.demanded == frozenset()
+        told, known = names_in(self.world.mesh, name), held_names(self.machine)
+        assert told <= known
+        self.finish()
+
+    def finish(self) -> None:
+        self.stream.rest()
+        mesh, known = self.world.mesh, held_names(self.machine)
+        assert self.machine.demanded == frozenset()
+        assert standing_in(mesh) <= known
+        told = {name: one.version for (_, name), one in resources_of(mesh).items()}
+        for view in ztunnel.VIEWS:
+            held = {name: version for name, version in self.machine.held(view.type_url).items() if version}
+            assert held == {name: told[name] for name in held}
+        wanted = endpoints_of(mesh)
+        endpoints = endpoints_held(self.machine.state)
+        assert endpoints == {name: wanted[name] for name in endpoints}
+
+
+def test_a_ztunnel_that_asks_is_told_what_there_is_with_all_that_goes_with_it_and_is_kept_up_to_date() -> None:
+    run_state_machine_as_test(Lookups, settings=SOME)
 
 
 @pytest.mark.parametrize("chunk", [delta.CHUNK, 1], ids=["whole", "one by one"])

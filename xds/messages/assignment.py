@@ -17,7 +17,7 @@ from msgspec import Struct
 from xds import protos
 from xds.encoded import Encoded, concatenate, encode
 from xds.messages.addressing import Locality
-from xds.messages.cluster import DESTINATION_METADATA, DIALLED
+from xds.messages.cluster import BALANCING_METADATA, DESTINATION_METADATA, DIALLED, SOURCE_METADATA
 
 ASSIGNMENT_TYPE: Final = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 
@@ -57,7 +57,8 @@ class TunnelEndpoint(Struct, frozen=True, gc=False):
     `<address>:<port>`; with `dialled` empty it is the destination, which for a double tunnel is the gateway.
     `identities` are those that may answer a single tunnel. `matched` are keys and values that a cluster's
     `SocketMatch` looks for. `workload` is what istio-proxy's telemetry reads,
-    `<name>;<namespace>;<canonical name>;<revision>;<cluster>`.
+    `<name>;<namespace>;<canonical name>;<revision>;<cluster>`. In a cluster that is parted `by_source` it is for
+    `sources`.
     """
 
     listener: str
@@ -68,6 +69,7 @@ class TunnelEndpoint(Struct, frozen=True, gc=False):
     workload: str = ""
     matched: tuple[tuple[str, str], ...] = ()
     weight: int = 1
+    sources: tuple[str, ...] = ()
 
 
 Endpoint: TypeAlias = SocketEndpoint | TunnelEndpoint
@@ -109,6 +111,8 @@ def encode_endpoint(endpoint: Endpoint) -> Encoded:
         metadata["istio"].update(told)
     if endpoint.matched:
         metadata["envoy.transport_socket_match"].update(dict(endpoint.matched))
+    if endpoint.sources:
+        metadata[BALANCING_METADATA].update({SOURCE_METADATA: list(endpoint.sources)})
     return encode(message)
 
 

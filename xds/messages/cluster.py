@@ -24,6 +24,10 @@ DESTINATION_METADATA: Final = "envoy.filters.listener.original_dst"
 """Namespace of metadata that tells where a connection is to go: `local` is the destination, `waypoint` the address to
 be dialled where that is another one. Envoy's listener filter reads the first, an ORIGINAL_DST cluster the second."""
 DIALLED: Final = "waypoint"
+BALANCING_METADATA: Final = "envoy.lb"
+"""Namespace of metadata by which a cluster's endpoints are told apart when one is chosen."""
+SOURCE_METADATA: Final = "source"
+"""In it: the kinds of clients that an endpoint is for."""
 BLACK_HOLE: Final = "BlackHoleCluster"
 """The name of the cluster without endpoints, in every mesh."""
 
@@ -83,7 +87,8 @@ class Cluster(Struct, frozen=True, gc=False):
 
     `transport_socket` is how bytes are sent, plain if None; `socket_matches` choose one by endpoint, the first that
     fits. `http_options` are of xds.messages.hbone, None for HTTP/1.1 or plain TCP. `connect_timeout` is in seconds, 0
-    leaves Envoy's own. `stat_name` is the name in statistics if it is not the cluster's.
+    leaves Envoy's own. `stat_name` is the name in statistics if it is not the cluster's. If it is parted `by_source`, a
+    connection gets endpoints for its kind of client and never others.
     """
 
     name: str
@@ -94,6 +99,7 @@ class Cluster(Struct, frozen=True, gc=False):
     connect_timeout: int = 0
     stat_name: str = ""
     service: ServiceMetadata | None = None
+    by_source: bool = False
 
 
 def encode_cluster(cluster: Cluster) -> Encoded:
@@ -150,6 +156,11 @@ def _message(cluster: Cluster) -> protos.envoy.config.cluster.v3.Cluster:
         write_any(message.typed_extension_protocol_options[options.name], options)
     if cluster.service is not None:
         _write_service(message, cluster.service)
+    if cluster.by_source:
+        subsets = message.lb_subset_config
+        subsets.fallback_policy = _cluster.LbSubsetConfig.NO_FALLBACK
+        subsets.subset_selectors.add(keys=[SOURCE_METADATA])
+        subsets.list_as_any = True  # an endpoint may be for several
     return message
 
 

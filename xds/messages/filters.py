@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from xds import protos
+from xds.messages.cluster import BALANCING_METADATA, SOURCE_METADATA
 from xds.messages.extension import Extension, extension, write_extension
 
 if TYPE_CHECKING:
@@ -76,13 +77,16 @@ def tcp_proxy(
     tunnel_to: str = "",
     headers: Iterable[tuple[str, str]] = (),
     access_logs: Iterable[AccessLog] = (),
+    source: str = "",
 ) -> Extension:
     """A network filter that passes bytes on to a cluster, in a CONNECT request to `tunnel_to` with `headers` if given.
 
     `tunnel_to` and the values of headers are format strings. Access logs get a line when there is a connection to an
-    endpoint, and one when it has ended.
+    endpoint, and one when it has ended. Of a cluster that is parted `by_source`, the endpoints for `source` count.
     """
     config = _filters.network.tcp_proxy.v3.TcpProxy(cluster=cluster, stat_prefix=stat_prefix)
+    if source:
+        config.metadata_match.filter_metadata[BALANCING_METADATA].update({SOURCE_METADATA: source})
     if tunnel_to:
         config.tunneling_config.hostname = tunnel_to
         for key, value in headers:

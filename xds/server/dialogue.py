@@ -19,7 +19,7 @@ from xds.server import refusals
 from xds.server.proxies import Proxy
 from xds.session.actions import Accepted, Action, Rejected, Send
 from xds.session.content import Views
-from xds.session.delta import DeltaSession
+from xds.session.delta_session import DeltaSession
 from xds.session.machine import Session
 from xds.session.ordering import Order
 from xds.session.rejections import Rejection

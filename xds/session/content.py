@@ -8,7 +8,7 @@ proxy is not served.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -82,6 +82,45 @@ class Subscription(Protocol):
 
     def close(self) -> None:
         """Ends the reading; nothing else is called afterwards."""
+
+
+@runtime_checkable
+class Directory(Protocol):
+    """What a Subscription is beside that, whose resources are also asked for by other names than their own.
+
+    It is consulted for clients that name what they want. All it says is of the content as it is when it is called.
+    """
+
+    def consult(self) -> None:
+        """Will be asked from now on. Called once."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can be asked. Not before `consult`; when it turns true, the embedding polls the session."""
+
+    def find(self, asked: str) -> tuple[str, ...]:
+        """The names of the resources that an asked name stands for, the best first; none if there are none."""
+
+    def members(self, name: str) -> Iterable[str]:
+        """The resources that belong to a resource: who asks for it is told them too, now and when they come to be."""
+
+    def needs(self, name: str) -> Iterable[str]:
+        """The resources that a resource names and that a client does not ask for by itself."""
+
+    def sought(self, name: str) -> Iterable[str]:
+        """Other names under which one asks for a resource, or of that of which it is a member."""
+
+    def spans(self, name: str) -> bool:
+        """Whether there are more such names than can be listed: then `find` says it."""
+
+    def aliases(self, name: str) -> tuple[str, ...]:
+        """Other names of a resource, as the protocol has them."""
+
+    def stands(self, name: str) -> bool:
+        """Whether this client is told of a resource unasked."""
+
+    def standing(self) -> Iterable[str]:
+        """All resources of which it is."""
 
 
 class Views(Protocol):

@@ -14,7 +14,6 @@ from typing import Final
 from xds.encoded import ADMITS_HEALTHY, Resource, delta_response
 from xds.session.content import Changes, Subscription
 from xds.session.exchange import Exchange, Response
-from xds.session.machine import Session
 from xds.session.requests import DeltaRequest, ProtocolViolation
 from xds.session.subscription import MAX_NAMES
 
@@ -295,10 +294,3 @@ class DeltaExchange(Exchange[DeltaRequest]):
                 current = self.content.get(resource.name)
                 if current is not None and self.interest.covers(resource.name) and not self.quarantine.hold(current):
                     self._waiting[resource.name] = current
-
-
-class DeltaSession(Session[DeltaRequest]):
-    """A stream of DeltaAggregatedResources."""
-
-    def _exchange(self, type_url: str, content: Subscription | None) -> DeltaExchange:
-        return DeltaExchange(type_url, content, individual=type_url in self._order.individual)

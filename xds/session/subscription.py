@@ -37,13 +37,17 @@ _NOTHING: Final = Asked()
 
 
 class Interest:
-    """The subscription of one client to one type. `names` are those asked for by name, `wildcard` is beside them."""
+    """The subscription of one client to one type. `names` are those asked for by name, `wildcard` is beside them.
 
-    __slots__ = ("_begun", "_legacy", "names", "wildcard")
+    `implied` are names that count as asked for because of others; None where only what is named is told.
+    """
+
+    __slots__ = ("_begun", "_legacy", "implied", "names", "wildcard")
 
     def __init__(self) -> None:
         self.wildcard = False
         self.names: set[str] = set()
+        self.implied: set[str] | None = None
         self._begun = False
         self._legacy = False
         """A wildcard that was never asked for: the client has named nothing yet, not even "*"."""
@@ -55,12 +59,12 @@ class Interest:
 
     def covers(self, name: str) -> bool:
         """Whether a resource of that name is wanted."""
-        return self.wildcard or name in self.names
+        return self.wildcard or name in self.names or (self.implied is not None and name in self.implied)
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is wanted."""
-        return not self.wildcard and not self.names
+        """Whether nothing is wanted, nor told unasked."""
+        return not self.wildcard and not self.names and self.implied is None
 
     def change(self, subscribe: Iterable[str], unsubscribe: Iterable[str], held: Iterable[str] = ()) -> Asked:
         """Apply an incremental request, subscriptions before their opposite: "*" in both is to begin with nothing.

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from aggregator.app.address_books import SharedBook
 from aggregator.app.aggregate import Tables
 from aggregator.app.subscriptions import Interest, Surroundings, TableSubscription, TableViews, view_for
 from aggregator.views import east_west_gateway, ztunnel
@@ -52,7 +53,8 @@ def resource(name: str, text: str) -> Resource:
 def surroundings() -> Surroundings:
     tables = Tables.empty()
     authority = CertificateAuthority.self_signed("cluster.local")
-    return Surroundings(tables, Interest(tables, linger=60.0), authority, 3600.0, "quay")
+    interest, addresses = Interest(tables, linger=60.0), SharedBook(tables, "quay")
+    return Surroundings(tables, interest, authority, 3600.0, "quay", addresses)
 
 
 # Views.

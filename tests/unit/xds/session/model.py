@@ -17,7 +17,7 @@ from xds.encoded import ADMITS_ALL, ADMITS_HEALTHY, NO_TIES, Resource, Ties, enc
 from xds.messages.workload import ADDRESS_TYPE
 from xds.session.actions import Accepted, Action, Rejected, Send
 from xds.session.content import Changes, State
-from xds.session.delta import DeltaSession
+from xds.session.delta_session import DeltaSession
 from xds.session.machine import Session
 from xds.session.ordering import MAKE_BEFORE_BREAK, Order
 from xds.session.requests import DeltaRequest, SotwRequest
