@@ -502,7 +502,8 @@ async def test_the_lag_of_a_lost_cluster_counts_from_between_the_last_proof_and_
         first.is_now(Health("silent", "no answer", confirmed=100.0, lost=102.0))
         stage.now = 195.0
         status = stage.watch.status()
-        assert (status.state, status.reason, status.lag) == ("Stale", "no answer", pytest.approx(94.0))
+        assert (status.state, status.reason) == ("Stale", "no answer")
+        assert status.lag == pytest.approx(94.0)
 
 
 async def test_people_are_told_of_a_question_that_is_open_for_long_before_any_proxy_is() -> None:
