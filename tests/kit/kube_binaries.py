@@ -21,6 +21,7 @@ from tests.kit.go_builds import NoProgram, built, module, tidy
 KUBERNETES = "1.36.1"
 ETCD = "3.6.8"
 GATEWAY_API = "sigs.k8s.io/gateway-api@v1.6.0"
+MCS_API = "sigs.k8s.io/mcs-api@v0.5.2"
 
 _SERVER = "k8s.io/kubernetes/cmd/kube-apiserver"
 _ETCD = "go.etcd.io/etcd/server/v3"
@@ -76,6 +77,11 @@ def _go_mod() -> str:
 
 def _block(verb: str, lines: Sequence[str]) -> str:
     return "\n".join([f"{verb} (", *(f"\t{line}" for line in lines), ")"])
+
+
+def mcs_crds() -> Sequence[Path]:
+    """The definitions of ServiceExport and ServiceImport. Raises NoProgram."""
+    return crds(MCS_API, "config/crd")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Three clusters behind real API servers: the two of `two_clusters`, and gamma, which shares the network of home.
 
-alpha is home. gamma has one pod of `cart` and, at first, no Gateway API. Everything is read by the roles of deploy/ and
-nothing else: home by that of the control plane, the others by what `isthmus create-remote-secret` makes, which is run
-as operators run it.
+alpha is home. gamma has one pod of `cart` and, at first, no Gateway API, and no Multi-Cluster Services API. Everything
+is read by the roles of deploy/ and nothing else: home by that of the control plane, the others by what `isthmus
+create-remote-secret` makes, which is run as operators run it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import yaml
 
 from tests.kit import manifests as m
 from tests.kit.kube_apiserver import KubeServer, KubeServers
-from tests.kit.kube_binaries import crds
+from tests.kit.kube_binaries import crds, mcs_crds
 from tests.kit.manifests import Manifest
 from tests.kit.plane import Plane
 from tests.kit.process import running
@@ -49,7 +49,8 @@ class ThreeServers:
         manifests.mkdir()
         two = TwoClusters(manifests)
         for server, path in ((self.alpha, two.alpha), (self.beta, two.beta)):
-            await server.apply(*(yaml.safe_load(file.read_text()) for file in crds() if file.name.endswith(DEFINED)))
+            defined = [*(file for file in crds() if file.name.endswith(DEFINED)), *mcs_crds()]
+            await server.apply(*(yaml.safe_load(file.read_text()) for file in defined))
             for file in sorted(path.glob("*.yaml"), key=lambda file: file.name != "cluster.yaml"):
                 await server.apply(*(valid(each) for each in yaml.safe_load_all(file.read_text()) if each))
         await self.gamma.apply(
