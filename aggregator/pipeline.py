@@ -142,7 +142,7 @@ class Pipeline:
         allocated = allocated_addresses.declare(graph, home, network.of_cluster, have_answered, declared)
         merged = global_services.declare(graph, home, mesh, network.of_cluster, declared, allocated, workload)
         split = split_horizon.declare(graph, home, network, merged, workload)
-        exposed = exposure.declare(graph, merged.services)
+        exposed = exposure.declare(graph, home, merged.services)
         accounts = admissions.declare(graph, home, counts, network.of_cluster, pods, node_proxies)
         enforced = authorization_policies.declare(graph, home, mesh, counts, policies)
         modes = peer_authentication.declare(graph, home, mesh, counts, authentications)

@@ -31,7 +31,7 @@ from aggregator.mesh.identities import accounts_elsewhere, spiffe_id
 from aggregator.mesh.networks import network_of
 from aggregator.mesh.service_exports import united
 from aggregator.mesh.services import Balancing, Declared, Port, Services, merged_from
-from aggregator.mesh.waypoints import Attached, Waypoint
+from aggregator.mesh.waypoints import Attached, Waypoint, hostname_of
 from aggregator.mesh.workload import ServiceInNetwork
 from aggregator.mesh.workloads import Workloads
 from aggregator.order import Rank, rank
@@ -107,10 +107,9 @@ def declare(
 
     def is_known(at: At, waypoint: Waypoint) -> bool:
         """Whether home's proxies know the service of a waypoint elsewhere."""
+        known = at.group(services.candidates, f"{waypoint.namespace}/{hostname_of(waypoint, home)}").values()
         if waypoint.hostname:
-            return bool(at.group(services.candidates, f"{waypoint.namespace}/{waypoint.hostname}"))
-        own = f"{waypoint.name}.{waypoint.namespace}.svc.{home.domain_suffix}"
-        known = at.group(services.candidates, f"{waypoint.namespace}/{own}").values()
+            return bool(known)
         return any(one.network == waypoint.network and waypoint.address in one.addresses for one in known)
 
     def guard(at: At, sharing: list[Declared], own_network: str) -> Declared:

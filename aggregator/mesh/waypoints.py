@@ -31,6 +31,8 @@ CANARY_WEIGHT = "istio.io/use-waypoint-canary-weight"
 FOR_LABEL = "istio.io/waypoint-for"
 INGRESS_LABEL = "istio.io/ingress-use-waypoint"
 MANAGED_LABEL = "gateway.istio.io/managed"
+MANAGED_WAYPOINT = "istio.io-mesh-controller"
+"""What that label says of waypoints."""
 GATEWAY_LABEL = "gateway.networking.k8s.io/gateway-name"
 NONE = "none"
 """The value of the label that asks for no waypoint."""
@@ -194,6 +196,11 @@ def ingress_uses(labels: Labels, namespace: Namespace | None) -> bool:
     """Whether ingress gateways send a service's traffic through its waypoint as well."""
     own = label(labels, INGRESS_LABEL)
     return (own or (label(namespace.labels, INGRESS_LABEL) if namespace else "")).lower() == "true"
+
+
+def hostname_of(waypoint: Waypoint, home: Home) -> str:
+    """The hostname of its Service; one that is known by an address has it by the name of its Gateway."""
+    return waypoint.hostname or f"{waypoint.name}.{waypoint.namespace}.svc.{home.domain_suffix}"
 
 
 def _admits(

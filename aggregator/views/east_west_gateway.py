@@ -20,13 +20,14 @@ from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
 from aggregator.mesh.exposure import ExposedPort, Exposure
 from aggregator.mesh.home import Home, Mesh
+from aggregator.mesh.waypoints import MANAGED_LABEL, MANAGED_WAYPOINT
 from aggregator.mesh.workload import ServiceInNetwork, Workload, WorkloadKey
 from aggregator.mesh.workloads import Workloads
 from aggregator.views import east_west_istio, east_west_stock
 from aggregator.views.view import ResourceKey, View, ViewKey
 from watchers.facts.core import Node
 from watchers.facts.gateway_api import Gateway
-from watchers.facts.keys import ObjectKey
+from watchers.facts.keys import ObjectKey, label
 from xds.encoded import Encoded, Resource, wrap
 from xds.messages.addressing import Locality
 from xds.messages.assignment import (
@@ -50,11 +51,12 @@ BoundPort: TypeAlias = tuple[str, str]
 class Form(Protocol):
     """How one profile of proxies is written to."""
 
-    def main_internal(self, _ports: Iterable[ExposedPort], _network: str, _log_file: str, /) -> Listener:
-        """The listener that finds the cluster of a tunnel; `log_file` is where tunnels are written down."""
-
-    def forward_inner_connect(self) -> Listener:
-        """The listener that passes a tunnel's bytes on to an endpoint."""
+    def internal_listeners(
+        self, _ports: Iterable[ExposedPort], _network: str, _log_file: str, /
+    ) -> tuple[Listener, ...]:
+        """The listeners that find the cluster of a tunnel and pass its bytes on; `log_file` is where tunnels are
+        written down.
+        """
 
     def constant_clusters(self) -> tuple[Cluster, ...]:
         """The clusters that are there whatever is exposed."""
@@ -65,8 +67,11 @@ class Form(Protocol):
     def service_cluster(self, port: ExposedPort) -> Cluster:
         """The cluster of an exposed port."""
 
-    def endpoint(self, workload: Workload, port: int) -> TunnelEndpoint:
-        """One of its endpoints."""
+    def endpoint(self, _port: ExposedPort, _workload: Workload, _target: int, /) -> TunnelEndpoint:
+        """One of its endpoints: a port of a workload."""
+
+    def waypoint_endpoints(self, _port: ExposedPort, /) -> tuple[TunnelEndpoint, ...]:
+        """Those of its endpoints that lead to waypoints."""
 
 
 _FORMS: Mapping[str, Form] = {Profile.STOCK: east_west_stock, Profile.ISTIO: east_west_istio}
@@ -102,6 +107,7 @@ class Behind(msgspec.Struct, frozen=True, gc=False):
     locality: tuple[str, str, str]
     destination: str
     message: Encoded
+    weight: int = 1
 
 
 def view_of(type_url: str, *, gateway: str, bind: str, network: str, profile: Profile) -> View | None:
@@ -146,8 +152,8 @@ def declare(
             yield _listener(name, connect_terminate(address, profile, mesh.trust_domain, mesh.access_log_file))
         # The one derivation that reads all exposed ports, and only for proxies that need a chain for each.
         ports = at.group(exposed, CLUSTER_TYPE).values() if profile is Profile.ISTIO else ()
-        yield _listener(name, form.main_internal(ports, view.feature("network"), mesh.access_log_file))
-        yield _listener(name, form.forward_inner_connect())
+        for listener in form.internal_listeners(ports, view.feature("network"), mesh.access_log_file):
+            yield _listener(name, listener)
 
     def constant_clusters(_at: At, name: str, view: View) -> Iterable[tuple[ResourceKey, Outcome[Resource]]]:
         if view.type_url == CLUSTER_TYPE:
@@ -184,13 +190,13 @@ def declare(
         )
         if not target:
             return Withheld("PortNotServed")
-        if not workload.tunnel:
+        if not _takes_tunnels(port, workload):
             base, detail = port.service.base, "some of its endpoints are not in the mesh"
             at.note(base, Finding(base, "EndpointTakesNoTunnels", "spec.selector", detail))
             return Withheld("EndpointTakesNoTunnels")
         if not (workload.healthy or port.service.allow_unready):
             return Withheld("EndpointNotReady")
-        message = _FORMS[one.bound.view.feature("profile")].endpoint(workload, target)
+        message = _FORMS[one.bound.view.feature("profile")].endpoint(port, workload, target)
         return Behind(_locality(at, model.nodes, workload), message.destination, encode_endpoint(message))
 
     behind = graph.index(
@@ -205,7 +211,7 @@ def declare(
         if one.view.type_url == CLUSTER_TYPE:
             yield (key[0], name), wrap(CLUSTER_TYPE, name, encode_cluster(form.service_cluster(one.port)))
         else:
-            groups = _groups(at.group(behind, key).values())
+            groups = _groups((*at.group(behind, key).values(), *_waypoints(form, one.port)))
             yield (key[0], name), wrap(ASSIGNMENT_TYPE, name, encode_assignment(name, groups))
 
     return [
@@ -229,6 +235,17 @@ def _tunnel_port(at: At, home: Home, gateways: Source[ObjectKey, Gateway], name:
     return port if port is not None else Withheld("GatewayTakesNoTunnels", name)
 
 
+def _takes_tunnels(port: ExposedPort, workload: Workload) -> bool:
+    """Whether tunnels end at a workload: at its node's proxy, or at itself as waypoints do without saying so."""
+    is_waypoint = port.service.is_waypoint or label(workload.labels, MANAGED_LABEL) == MANAGED_WAYPOINT
+    return bool(workload.tunnel) or is_waypoint
+
+
+def _waypoints(form: Form, port: ExposedPort) -> Iterable[Behind]:
+    for one in form.waypoint_endpoints(port):
+        yield Behind(("", "", ""), one.destination, encode_endpoint(one), one.weight)
+
+
 def _locality(at: At, nodes: Source[ObjectKey, Node], workload: Workload) -> tuple[str, str, str]:
     node = at.get(nodes, (workload.cluster, "Node", "", workload.node)) if workload.node else None
     return (node.region, node.zone, node.subzone) if node is not None else ("", "", "")
@@ -238,5 +255,6 @@ def _groups(endpoints: Iterable[Behind]) -> Iterable[Group]:
     """By locality, everything in order."""
     ordered = sorted(endpoints, key=lambda one: (one.locality, one.destination))
     for locality, members in groupby(ordered, key=lambda one: one.locality):
-        messages = tuple(one.message for one in members)
-        yield Group(messages, len(messages), Locality(*locality) if any(locality) else None)
+        these = tuple(members)
+        messages = tuple(one.message for one in these)
+        yield Group(messages, sum(one.weight for one in these), Locality(*locality) if any(locality) else None)

@@ -7,7 +7,7 @@ proxies that lack what the other one needs (`east_west_stock`), kept equal to is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
 
 from aggregator.mesh.exposure import Exposed, ExposedPort
@@ -23,7 +23,7 @@ from xds.messages.cluster import (
     OriginalDestination,
     ServiceMetadata,
 )
-from xds.messages.connect_terminate import AUTHORITY, MAIN_INTERNAL
+from xds.messages.connect_terminate import AUTHORITY, FROM_GATEWAY, FROM_WAYPOINT, MAIN_INTERNAL, SOURCE
 from xds.messages.extension import Extension
 from xds.messages.filters import http_inspector, metadata_exchange, original_destination, tcp_proxy
 from xds.messages.hbone import (
@@ -42,6 +42,7 @@ from xds.messages.matcher import (
     AddressMatch,
     AddressRange,
     ExactMatch,
+    OnMatch,
     encode_matcher,
     filter_state_input,
 )
@@ -49,13 +50,24 @@ from xds.messages.matcher import (
 _NOWHERE = "virtualInbound-blackhole"
 
 
-def main_internal(ports: Iterable[ExposedPort], network: str, _log_file: str) -> Listener:
+def internal_listeners(ports: Iterable[ExposedPort], network: str, _log_file: str) -> tuple[Listener, ...]:
+    """The listeners behind the one at which tunnels end: main_internal and forward_inner_connect, which passes bytes on
+    to an endpoint.
+    """
+    return (
+        _main_internal(ports, network),
+        internal_listener(FORWARD_INNER_CONNECT, _proxy(FORWARD_INNER_CONNECT)),
+    )
+
+
+def _main_internal(ports: Iterable[ExposedPort], network: str) -> Listener:
     """The listener that picks the chain of a tunnel: by its authority, else by the address in it."""
     exposed = sorted(ports, key=attrgetter("service.hostname", "number"))
+    by_port = {port.authority: port for port in exposed}
     numbers = sorted({port.number for port in exposed})
     chains = tuple(FilterChain((metadata_exchange(), _proxy(name)), name) for name in map(cluster_name, exposed))
-    by_authority = tuple((port.authority, cluster_name(port)) for port in exposed)
-    by_address = AddressMatch(tuple(_addresses(exposed, network)))
+    by_authority = tuple((port.authority, _way(port, by_port)) for port in exposed)
+    by_address = AddressMatch(tuple(_addresses(exposed, by_port, network)))
     match = (
         ExactMatch(filter_state_input("authority-filter-state", AUTHORITY), by_authority, otherwise=by_address)
         if exposed
@@ -74,7 +86,28 @@ def main_internal(ports: Iterable[ExposedPort], network: str, _log_file: str) ->
     )
 
 
-def _addresses(ports: Iterable[ExposedPort], network: str) -> Iterable[tuple[tuple[AddressRange, ...], ExactMatch]]:
+def _way(port: ExposedPort, exposed: Mapping[str, ExposedPort]) -> OnMatch:
+    """The chain of a port, or that of its service's waypoint for those who are to go through it.
+
+    Which that is depends on what the client says of its kind. A waypoint that is not there is not passed over: then
+    there is no chain, and connections are closed. Of a waypoint and its canary all go through the first.
+    """
+    straight = cluster_name(port)
+    if not port.service.waypoints:
+        return straight
+    waypoint = exposed.get(port.service.waypoints[0][0])
+    through = cluster_name(waypoint) if waypoint is not None else None
+    by_source: list[tuple[str, OnMatch]] = [(FROM_WAYPOINT, straight)]
+    if not port.service.ingress_waypoint:
+        by_source.append((FROM_GATEWAY, straight))
+    elif through is not None:
+        by_source.append((FROM_GATEWAY, through))
+    return ExactMatch(filter_state_input("request-source-filter-state", SOURCE), tuple(by_source), otherwise=through)
+
+
+def _addresses(
+    ports: Iterable[ExposedPort], exposed: Mapping[str, ExposedPort], network: str
+) -> Iterable[tuple[tuple[AddressRange, ...], ExactMatch]]:
     """The addresses of each service in the gateway's network, and its ports there; headless services have none."""
     by_service: dict[str, list[ExposedPort]] = {}
     for port in ports:
@@ -82,7 +115,7 @@ def _addresses(ports: Iterable[ExposedPort], network: str) -> Iterable[tuple[tup
     for members in by_service.values():
         ranges = _ranges(members[0].service, network)
         if ranges:
-            numbered = tuple((str(port.number), cluster_name(port)) for port in members)
+            numbered = tuple((str(port.number), _way(port, exposed)) for port in members)
             yield ranges, ExactMatch(DESTINATION_PORT, numbered)
 
 
@@ -93,11 +126,6 @@ def _ranges(service: Exposed, network: str) -> tuple[AddressRange, ...]:
 
 def _proxy(cluster: str) -> Extension:
     return tcp_proxy(cluster, cluster)
-
-
-def forward_inner_connect() -> Listener:
-    """The listener that passes bytes on to an endpoint."""
-    return internal_listener(FORWARD_INNER_CONNECT, _proxy(FORWARD_INNER_CONNECT))
 
 
 def constant_clusters() -> tuple[Cluster, ...]:
@@ -144,11 +172,16 @@ def service_cluster(port: ExposedPort) -> Cluster:
     )
 
 
-def endpoint(workload: Workload, port: int) -> TunnelEndpoint:
+def endpoint(_port: ExposedPort, workload: Workload, target: int) -> TunnelEndpoint:
     """An endpoint: the pod's port. The cluster replaces it by the one where tunnels to the pod end."""
     revision = "" if workload.canonical_revision == "latest" else workload.canonical_revision
     who = (workload.workload_name, workload.namespace, workload.canonical_name, revision, workload.cluster)
-    return TunnelEndpoint(FORWARD_INNER_CONNECT, socket_text(workload.addresses[0], port), workload=";".join(who))
+    return TunnelEndpoint(FORWARD_INNER_CONNECT, socket_text(workload.addresses[0], target), workload=";".join(who))
+
+
+def waypoint_endpoints(_port: ExposedPort) -> tuple[TunnelEndpoint, ...]:
+    """None stands for a waypoint: the chain of a tunnel leads to the cluster of its Service."""
+    return ()
 
 
 def _stat_name(cluster: str) -> str:

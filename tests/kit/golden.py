@@ -317,11 +317,18 @@ def _differences(section: str, ours: Mapping[str, Any], recorded: Mapping[str, A
                 yield Difference(name, path, theirs, mine, section)
 
 
+_UNORDERED = {"filter_chains": "name", "range_matchers": "ranges"}
+"""Lists whose order means nothing, with what tells their items apart."""
+
+
 def _walk(path: str, recorded: Any, ours: Any) -> Iterable[tuple[str, Any, Any]]:
     if isinstance(recorded, Mapping) and isinstance(ours, Mapping):
         for key in sorted({*recorded, *ours}):
             yield from _walk(_below(path, key), recorded.get(key, UNSET), ours.get(key, UNSET))
     elif isinstance(recorded, list) and isinstance(ours, list) and len(recorded) == len(ours):
+        key = _UNORDERED.get(path.rpartition(".")[2])
+        if key is not None:
+            recorded, ours = (sorted(one, key=lambda item: _show(item.get(key, UNSET))) for one in (recorded, ours))
         for index, (theirs, mine) in enumerate(zip(recorded, ours, strict=True)):
             yield from _walk(f"{path}[{index}]", theirs, mine)
     elif recorded != ours:

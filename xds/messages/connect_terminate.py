@@ -30,6 +30,9 @@ AUTHORITY: Final = "io.istio.connect_authority"
 """Filter state: the authority of the CONNECT request."""
 SOURCE: Final = "io.istio.source"
 """Filter state: what kind of proxy made the tunnel, as its header x-istio-source says; ztunnels say nothing."""
+FROM_WAYPOINT: Final = "waypoint"
+FROM_GATEWAY: Final = "gateway"
+"""What waypoints and ingress gateways say there."""
 
 STREAMS: Final = 100
 """Tunnels in one connection at a time. ztunnel's own limit is the same."""

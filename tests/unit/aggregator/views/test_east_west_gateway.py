@@ -129,7 +129,8 @@ def test_gateways_that_nobody_runs_cost_nothing() -> None:
 
 def test_nothing_global_as_a_stock_envoy() -> None:
     world = world_of(echo(is_global=False), pod(1, "10.0.1.1"))
-    assert set(told(world, LISTENER_TYPE)) == {"connect_terminate", "main_internal", "forward_inner_connect"}
+    listeners = {"connect_terminate", "main_internal", "to_waypoint", "forward_inner_connect"}
+    assert set(told(world, LISTENER_TYPE)) == listeners
     assert set(told(world, CLUSTER_TYPE)) == {"main_internal", "forward_inner_connect", "BlackHoleCluster"}
     assert told(world, ASSIGNMENT_TYPE) == {}
 
@@ -277,14 +278,14 @@ def test_clients_have_to_be_of_the_trust_domain_in_force() -> None:
 
 
 def test_a_client_can_name_no_cluster_but_those_of_services() -> None:
-    (chain,) = told(world_of(), LISTENER_TYPE)["main_internal"]["filter_chains"]
-    setting, proxy = (one["typed_config"] for one in chain["filters"])
-    (state,) = setting["on_new_connection"]
-    assert state["object_key"] == "envoy.tcp_proxy.cluster"
-    assert state["format_string"]["text_format_source"]["inline_string"] == (
-        "ew|%FILTER_STATE(io.istio.connect_authority:PLAIN)%"
-    )
-    assert proxy["cluster"] == "BlackHoleCluster"
+    for chain in told(world_of(), LISTENER_TYPE)["main_internal"]["filter_chains"]:
+        setting, proxy = (one["typed_config"] for one in chain["filters"])
+        (state,) = setting["on_new_connection"]
+        assert state["object_key"] == "envoy.tcp_proxy.cluster"
+        assert state["format_string"]["text_format_source"]["inline_string"] == (
+            "ew|%FILTER_STATE(io.istio.connect_authority:PLAIN)%"
+        )
+        assert proxy["cluster"] == "BlackHoleCluster"
 
 
 def test_an_istio_proxy_matches_addresses_of_its_own_network_alone() -> None:
