@@ -110,23 +110,19 @@ class Client:
     def receipts(self) -> list[Receipt]:
         """Since last time."""
         heard, self._heard = self._heard, []
-        return [_receipt(now, data) for now, data in heard]
+        return [receipt_of(now, data) for now, data in heard]
 
     def _hear(self, data: bytes) -> None:
         now = time.monotonic_ns()
-        # Nobody reads what came before the acknowledgement is out: a long response would delay the other clients'.
-        kind = ADDRESS_TYPE if (place := data.rfind(_ADDRESSES)) >= 0 else AUTHORIZATION_TYPE
-        place = place + len(_ADDRESSES) if place >= 0 else data.rfind(_AUTHORIZATIONS) + len(_AUTHORIZATIONS)
-        answer = protos.envoy.service.discovery.v3.DeltaDiscoveryRequest()
-        answer.type_url, answer.response_nonce = kind, data[place + 2 : place + 2 + data[place + 1]].decode()
+        kind, answer = acknowledgement(data)
         assert self._stream is not None
-        self._stream.send(answer.SerializeToString())
+        self._stream.send(answer)
         if kind != ADDRESS_TYPE:
             return
         self.first = self.first or now
         self._heard.append((now, data))
         if self._keeps:
-            self._keep(_receipt(now, data))
+            self._keep(receipt_of(now, data))
 
     def _keep(self, receipt: Receipt) -> None:
         for name in receipt.removed:
@@ -147,7 +143,20 @@ def _type_field(type_url: str) -> bytes:
 _ADDRESSES, _AUTHORIZATIONS = _type_field(ADDRESS_TYPE), _type_field(AUTHORIZATION_TYPE)
 
 
-def _receipt(now: int, data: bytes) -> Receipt:
+def acknowledgement(data: bytes) -> tuple[str, bytes]:
+    """The type of a response and the request that accepts it.
+
+    Nobody reads the rest of it before that is out: a long response would delay the other clients'.
+    """
+    kind = ADDRESS_TYPE if (place := data.rfind(_ADDRESSES)) >= 0 else AUTHORIZATION_TYPE
+    place = place + len(_ADDRESSES) if place >= 0 else data.rfind(_AUTHORIZATIONS) + len(_AUTHORIZATIONS)
+    answer = protos.envoy.service.discovery.v3.DeltaDiscoveryRequest()
+    answer.type_url, answer.response_nonce = kind, data[place + 2 : place + 2 + data[place + 1]].decode()
+    return kind, answer.SerializeToString()
+
+
+def receipt_of(now: int, data: bytes) -> Receipt:
+    """What a response that came at a time says."""
     response = protos.envoy.service.discovery.v3.DeltaDiscoveryResponse.FromString(data)
     names = tuple(resource.name for resource in response.resources)
     return Receipt(now, len(data), names, tuple(response.removed_resources))

@@ -36,6 +36,8 @@ class ControlPlane(Protocol):
     pid: int
     xds: int
     """Its port for xDS in plaintext."""
+    secure: int
+    """Its port for xDS with TLS and tokens."""
 
     def ready(self, deadline: float = 120.0) -> None:
         """Waits until it says that it is ready. Raises TimeoutError with what it said."""
@@ -64,14 +66,14 @@ Starter = Callable[[str, bytes], AbstractContextManager[ControlPlane]]
 
 
 class Isthmus:
-    """A process of `isthmus run` while the context is open."""
+    """A process of `isthmus run` while the context is open; with more flags than it takes to be asked."""
 
-    def __init__(self, cluster: str, kubeconfig: bytes) -> None:
+    def __init__(self, cluster: str, kubeconfig: bytes, *flags: str) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="isthmus-bench-")
         home = Path(self._scratch.name, "kubeconfig")
         home.write_bytes(kubeconfig)
-        self.xds, _, self._health, self._admin = ports = free_ports(4)
-        command = [sys.executable, "-m", "aggregator.cli.main", "run", "--local", f"{cluster}={home}"]
+        self.xds, self.secure, self._health, self._admin = ports = free_ports(4)
+        command = [sys.executable, "-m", "aggregator.cli.main", "run", "--local", f"{cluster}={home}", *flags]
         for flag, port in zip(("xds-plaintext", "xds", "health", "admin"), ports, strict=True):
             command += [f"--{flag}", f"127.0.0.1:{port}"]
         self._log = Path(self._scratch.name, "log").open("w+")  # noqa: SIM115 - the process writes to it

@@ -67,7 +67,9 @@ def binary(*, build: bool = True) -> Path:
 
 
 class Istiod:
-    """A process of istiod while the context is open; `xds` is its port for plaintext, `pid` its id."""
+    """A process of istiod while the context is open; `xds` is its port for plaintext, `secure` that with TLS and tokens
+    (reviewed by its home cluster), `pid` its id.
+    """
 
     def __init__(self, cluster: str, kubeconfig: bytes) -> None:
         path = binary(build=False)
@@ -75,10 +77,10 @@ class Istiod:
         home = Path(self._scratch.name)
         (home / "kubeconfig").write_bytes(kubeconfig)
         (home / "mesh").write_text(_MESH)
-        self.xds, secure, self._monitoring, https, self._http, control = free_ports(6)
+        self.xds, self.secure, self._monitoring, https, self._http, control = free_ports(6)
         addresses = {
             "grpcAddr": self.xds,
-            "secureGRPCAddr": secure,
+            "secureGRPCAddr": self.secure,
             "monitoringAddr": self._monitoring,
             "httpsAddr": https,
             "httpAddr": self._http,

@@ -154,13 +154,14 @@ func same(a, b dict) bool {
 	return string(one) == string(other)
 }
 
-// review answers a TokenReview, which knows tokens of the form sa:NAMESPACE:NAME, and access reviews, which allow all.
+// review answers a TokenReview, which knows tokens of the form sa:NAMESPACE:NAME and sa:NAMESPACE:NAME:ANYTHING, and
+// access reviews, which allow all.
 func review(w http.ResponseWriter, t *table, content dict) {
 	status := dict{"allowed": true}
 	if t.kind == "TokenReview" {
 		token, _ := inside(content, "spec", "token").(string)
 		status = dict{"authenticated": false, "error": "unknown token"}
-		if word := strings.Split(token, ":"); len(word) == 3 && word[0] == "sa" {
+		if word := strings.Split(token, ":"); len(word) >= 3 && word[0] == "sa" {
 			user := dict{"username": "system:serviceaccount:" + word[1] + ":" + word[2], "groups": []string{"system:serviceaccounts"}}
 			status = dict{"authenticated": true, "audiences": []string{"istio-ca"}, "user": user}
 		}
