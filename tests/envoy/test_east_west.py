@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,13 +11,13 @@ import pytest
 
 from aggregator.demo import changes
 from aggregator.demo.credentials import TRUST_DOMAIN, Credentials
-from aggregator.demo.destination import HBONE_PORT
 from aggregator.demo.stage import NAMESPACE
 from tests.kit import manifests as m
 from tests.kit import tunnel as t
 from tests.kit.eventually import eventually
 from tests.kit.mesh import Mesh
 from tests.kit.plane import Plane
+from tests.kit.tunnel_client import CATALOG, HOSTNAME, Client
 from xds.messages.assignment import ASSIGNMENT_TYPE
 from xds.messages.cluster import CLUSTER_TYPE
 from xds.messages.listener import LISTENER_TYPE
@@ -26,51 +25,9 @@ from xds.messages.secret import SECRET_TYPE
 from xds.records import Ack, Push, StreamOpened
 from xds.server.authentication import Identity
 
-HOSTNAME = "catalog.shop.svc.cluster.local"
-CATALOG = f"{HOSTNAME}:80"
 POD = "spiffe://cluster.local/ns/shop/sa/catalog"
 GATEWAY = "spiffe://cluster.local/ns/istio-system/sa/east-west"
 CLIENT = "spiffe://cluster.local/ns/shop/sa/front"
-
-
-class Client:
-    """A pod elsewhere that makes tunnels to services of east. `close` ends all of them."""
-
-    def __init__(self, mesh: Mesh) -> None:
-        credentials = mesh.stage.credentials
-        identity = Identity(TRUST_DOMAIN, NAMESPACE, "front", "front-1")
-        self.context = t.trusting(credentials.root, *credentials.issue("west", identity))
-        (self._gateway,) = mesh.stage.gateways(mesh.stage.east)
-        self._ways: list[t.Socket] = []
-
-    async def door(self) -> t.Socket:
-        """A connection to the gateway's port."""
-        way = await t.dial(self._gateway.bind, HBONE_PORT)
-        self._ways.append(way)
-        return way
-
-    async def outer(self, authority: str = CATALOG, **headers: str) -> tuple[t.Tunnel, t.Secured]:
-        """The outer tunnel, and the TLS it is in."""
-        async with asyncio.timeout(10.0):
-            return await t.tunnel(await self.door(), self.context, authority, **headers)
-
-    async def both(self, authority: str = CATALOG) -> tuple[t.Tunnel, t.Secured, t.Secured]:
-        """The inner tunnel, and the TLS of the outer and of the inner one."""
-        first, gateway = await self.outer(authority)
-        async with asyncio.timeout(10.0):
-            second, pod = await t.tunnel(first, self.context, authority, x_forwarded_network="net-west")
-        return second, gateway, pod
-
-    async def ask(self, way: t.Tunnel | None = None, authority: str = CATALOG) -> bytes:
-        """The first line of what a pod answers, through both tunnels."""
-        if way is None:
-            way, _, _ = await self.both(authority)
-        async with asyncio.timeout(10.0):
-            return (await t.ask(way, HOSTNAME)).partition(b"\r\n")[0]
-
-    async def close(self) -> None:
-        for way in self._ways:
-            await way.close()
 
 
 OK = b"HTTP/1.1 200 OK"

@@ -1,0 +1,134 @@
+"""Services with a waypoint behind an east-west gateway on a real Envoy: who goes through it, and who straight."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from aggregator.demo.credentials import TRUST_DOMAIN
+from aggregator.demo.destination import Pod
+from aggregator.demo.stage import NAMESPACE
+from tests.kit import manifests as m
+from tests.kit import tunnel as t
+from tests.kit.mesh import Mesh
+from tests.kit.tunnel_client import CATALOG, HOSTNAME, Client
+from xds.records import Ack
+from xds.server.authentication import Identity
+
+POD = "spiffe://cluster.local/ns/shop/sa/catalog"
+WAYPOINT = "spiffe://cluster.local/ns/shop/sa/waypoint"
+LABELS = '  labels: {istio.io/global: "true"}\n'
+
+
+@pytest.fixture
+async def mesh(tmp_path: Path, binary: Path) -> AsyncIterator[Mesh]:
+    """East with its pods, a waypoint in its namespace that no service has yet, and its gateway."""
+    async with Mesh(tmp_path, binary) as mesh:
+        east = mesh.stage.east
+        write_waypoint(mesh)
+        identity = Identity(TRUST_DOMAIN, NAMESPACE, "waypoint", "waypoint-1")
+        certificate, key = mesh.stage.credentials.issue(east.name, identity)
+        # What a waypoint does with a request matters here as little as what an application does.
+        waypoint = Pod(
+            "waypoint-1", east.address("1.20"), certificate, key, mesh.stage.credentials.root, (CATALOG,), 8080
+        )
+        await mesh.plane.start_pods(east, [*mesh.stage.destinations(east), waypoint])
+        await (await mesh.start_gateway(east)).ready()
+        yield mesh
+
+
+@pytest.fixture
+async def client(mesh: Mesh) -> AsyncIterator[Client]:
+    client = Client(mesh)
+    yield client
+    await client.close()
+
+
+def write_waypoint(mesh: Mesh, *, ready: bool = True) -> None:
+    """The waypoint's Gateway, its Service, which says nothing of being global, and its pod."""
+    east, managed = mesh.stage.east, {"gateway.istio.io/managed": "istio.io-mesh-controller"}
+    own = {"app": "waypoint", **managed}
+    m.write_manifests(
+        east.manifests,
+        m.gateway("shop/waypoint", addresses=[("Hostname", "waypoint.shop.svc.cluster.local")]),
+        m.service("shop/waypoint", east.address("96.20"), ports={"mesh": 15008}, selector=own, labels=managed),
+        m.pod("shop/waypoint-1", east.address("1.20"), labels=own, account="waypoint", ambient=False, ready=ready),
+        file="waypoint.yaml",
+    )
+
+
+def use_waypoint(mesh: Mesh, *, ingress: bool = False) -> None:
+    """The service asks for the waypoint, for ingress gateways as well if so."""
+    more = ', istio.io/ingress-use-waypoint: "true"' if ingress else ""
+    labels = f'  labels: {{istio.io/global: "true", istio.io/use-waypoint: waypoint{more}}}\n'
+    mesh.edit(mesh.stage.east, "catalog.yaml", LABELS, labels)
+
+
+async def reached(mesh: Mesh, client: Client, wanted: str, **headers: str) -> None:
+    """Makes tunnels until one ends at a peer of that identity, which then answers."""
+
+    async def there() -> bool:
+        try:
+            way, _, peer = await client.both(**headers)
+        except (t.Refused, ConnectionResetError, ssl.SSLError):
+            return False
+        return peer.peer == (wanted,) and (await client.ask(way)).startswith(b"HTTP/1.1 200")
+
+    await mesh.east_west.until(there, f"led to {wanted}", 10.0)
+
+
+async def test_clients_go_through_the_waypoint_and_waypoints_straight(mesh: Mesh, client: Client) -> None:
+    use_waypoint(mesh)
+    await reached(mesh, client, WAYPOINT)
+    assert (await client.both(x_istio_source="sidecar"))[2].peer == (WAYPOINT,)
+    for source in ("waypoint", "gateway"):
+        assert (await client.both(x_istio_source=source))[2].peer == (POD,)
+    acks = [one for one in mesh.planes["east"].control.records.recent() if isinstance(one, Ack)]
+    assert acks
+    assert [one.message for one in acks if not one.accepted] == []
+
+
+async def test_ingress_gateways_go_through_the_waypoint_if_the_service_says_so(mesh: Mesh, client: Client) -> None:
+    use_waypoint(mesh, ingress=True)
+    await reached(mesh, client, WAYPOINT, x_istio_source="gateway")
+    assert (await client.both())[2].peer == (WAYPOINT,)
+    assert (await client.both(x_istio_source="waypoint"))[2].peer == (POD,)
+
+
+async def test_a_service_gets_a_waypoint_and_loses_it_and_no_tunnel_breaks(mesh: Mesh, client: Client) -> None:
+    straight, _, _ = await client.both()
+    use_waypoint(mesh)
+    await reached(mesh, client, WAYPOINT)
+    through, _, _ = await client.both()
+    (mesh.stage.east.manifests / "waypoint.yaml").unlink()
+    await reached(mesh, client, POD)
+    for way in (straight, through):
+        assert (await t.ask(way, HOSTNAME)).startswith(b"HTTP/1.1 200")
+
+
+async def test_a_waypoint_without_ready_pods_is_not_passed_over(mesh: Mesh, client: Client) -> None:
+    use_waypoint(mesh)
+    await reached(mesh, client, WAYPOINT)
+    write_waypoint(mesh, ready=False)
+
+    async def closed() -> bool:
+        try:
+            _, _, peer = await client.both()
+        except (t.Refused, ConnectionResetError, ssl.SSLError):
+            return True
+        assert peer.peer == (WAYPOINT,)
+        return False
+
+    await mesh.east_west.until(closed, "without a way to the waypoint", 10.0)
+    assert (await client.both(x_istio_source="waypoint"))[2].peer == (POD,)
+
+
+async def test_the_log_shows_the_way_through_the_waypoint(mesh: Mesh, client: Client) -> None:
+    use_waypoint(mesh)
+    await reached(mesh, client, WAYPOINT)
+    passed = await mesh.east_west.logged(lambda line: line["listener"] == "to_waypoint")
+    assert passed["authority"] == "waypoint.shop.svc.cluster.local:15008"
+    assert passed["upstream"].startswith(f"envoy://forward_inner_connect/{mesh.stage.east.prefix}.1.20:15008")
