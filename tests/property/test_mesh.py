@@ -1,4 +1,4 @@
-"""Any order of events in any clusters gives the bytes of building from scratch."""
+"""Any order of events in any clusters gives the bytes of building from scratch, and what is told holds together."""
 
 from __future__ import annotations
 
@@ -10,152 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kit import manifests as m
-from tests.kit.manifests import Manifest
+from tests.kit.mesh_events import POLICY, events, mesh, take
 from tests.kit.world import World
-from watchers.facts.names import ResolvedName, name_key
-
-CLUSTERS = ("alpha", "beta", "gamma")
-PORTS: tuple[dict[str, Any], ...] = ({"http": (80, 8080)}, {"http": (80, "web")}, {"grpc": 90, "http": 80})
-SELECTORS: tuple[list[Any], ...] = ([], [{"matchLabels": {"mesh": "on"}}], [{"matchLabels": {"mesh": "off"}}, None])
-SPECS: tuple[dict[str, Any], ...] = ({}, {"publishNotReadyAddresses": True}, {"type": "ExternalName"})
-
-KINDS = (
-    *("namespace", "selectors", "system", "node", "pod", "pod", "service", "service", "slice", "gateway"),
-    *("service entry", "service entry", "workload entry"),
-)
-HOSTS = ("a.ext", "b.ext", "*.ext", "cart.shop.svc.cluster.local")
-ENDPOINTS: tuple[Any, ...] = ("192.0.2.1", {"address": "192.0.2.2", "network": "net-b", "weight": 3}, "db.example", "")
-
-
-@st.composite
-def objects(draw: st.DrawFn) -> Manifest:
-    """A small object of any kind, from so few names that objects meet."""
-    name = draw(st.sampled_from(("cart", "ads")))
-    number = draw(st.integers(1, 3))
-    kind = draw(st.sampled_from(KINDS))
-    if kind.endswith("entry"):
-        return draw(entries(kind, name, number))
-    if kind == "namespace":
-        own = draw(st.sampled_from(({}, {"mesh": "on"})))
-        return m.namespace("shop", labels={"istio.io/global": draw(st.sampled_from(("true", "false"))), **own})
-    if kind == "selectors":
-        return m.mesh_config_map(discoverySelectors=draw(st.sampled_from(SELECTORS)))
-    if kind == "system":
-        return m.namespace("istio-system", network=draw(st.sampled_from(("", "net-a", "net-b"))))
-    if kind == "node":
-        return m.node("node-1", region="eu", zone=draw(st.sampled_from(("a", "b"))))
-    if kind == "pod":
-        return m.pod(
-            f"shop/{name}-{number}",
-            f"10.0.0.{number}",
-            labels={"app": name, **draw(st.sampled_from(({}, {"topology.istio.io/network": "net-b"})))},
-            account=draw(st.sampled_from(("one", "two"))),
-            node="node-1",
-            ready=draw(st.booleans()),
-            phase=draw(st.sampled_from(("Running", "Running", "Running", "Failed"))),
-            ports=draw(st.sampled_from(({}, {"web": 8080}, {"web": 9090}))),
-        )
-    if kind == "service":
-        return m.service(
-            f"shop/{name}",
-            f"10.96.0.{draw(st.integers(1, 2))}",
-            ports=draw(st.sampled_from(PORTS)),
-            selector=draw(st.sampled_from(({"app": name}, {"app": "cart"}, None))),
-            is_global=draw(st.booleans()),
-            created=draw(st.sampled_from(("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"))),
-            spec=draw(st.sampled_from(SPECS)),
-        )
-    if kind == "slice":
-        endpoint = draw(
-            st.sampled_from(
-                (m.endpoint("192.0.2.7"), m.endpoint("10.0.0.1", pod=f"shop/{name}-1"), m.endpoint("nowhere"))
-            )
-        )
-        return m.slice_(f"shop/{name}-x", endpoint, service=name)
-    gateway = draw(st.sampled_from((m.east_west_gateway, m.remote_gateway)))
-    addresses: st.SearchStrategy[str | tuple[str, str]] = st.sampled_from(
-        ("203.0.113.1", "203.0.113.2", ("Hostname", "one.example"), ("Hostname", "two.example"))
-    )
-    return gateway(
-        f"istio-system/edge-{number}",
-        *draw(st.lists(addresses, min_size=1, max_size=2)),
-        network=draw(st.sampled_from(("net-b", ""))),
-    )
-
-
-@st.composite
-def entries(draw: st.DrawFn, kind: str, name: str, number: int) -> Manifest:
-    """An entry whose hosts and workloads may be those of others."""
-    if kind == "workload entry":
-        return m.workload_entry(
-            f"shop/{name}-{number}",
-            draw(st.sampled_from((f"10.0.0.{number}", "vm.example", "10.0.0.300"))),
-            labels={"app": name},
-            account=draw(st.sampled_from(("", "one"))),
-            ports=draw(st.sampled_from(({}, {"http": 8081}))),
-            network=draw(st.sampled_from(("", "net-b"))),
-            weight=draw(st.integers(0, 2)),
-        )
-    hosts = draw(st.lists(st.sampled_from(HOSTS), min_size=1, max_size=2, unique=True))
-    status = {"a.ext": ["240.240.0.1"]} if "a.ext" in hosts and draw(st.booleans()) else None
-    return m.service_entry(
-        f"{draw(st.sampled_from(('shop', 'zoo')))}/{name}-{number}",
-        *hosts,
-        resolution=draw(st.sampled_from(("NONE", "STATIC", "DNS"))),
-        endpoints=draw(st.lists(st.sampled_from(ENDPOINTS), max_size=2)),
-        selector=draw(st.sampled_from((None, None, {"app": name}))),
-        is_global=draw(st.booleans()),
-        allocated=status,
-        addresses=draw(st.sampled_from(([], [], ["240.1.2.3", "10.9.0.0/16"], ["nowhere"]))),
-        created=draw(st.sampled_from(("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"))),
-    )
-
-
-@st.composite
-def lookups(draw: st.DrawFn) -> tuple[str, ResolvedName | None]:
-    """What a DNS name of a gateway is found to be, in either family, or that nobody asks for it any more."""
-    addresses = draw(st.sets(st.sampled_from(("203.0.113.1", "203.0.113.2", "203.0.113.3", "2001:db8::1")), max_size=2))
-    reason = draw(st.sampled_from(("", "no name server answers")))
-    resolved = ResolvedName(tuple(sorted(addresses)), reason, pending=not addresses and draw(st.booleans()))
-    return draw(st.sampled_from(("one.example", "two.example"))), draw(st.sampled_from((resolved, resolved, None)))
-
-
-FATES = ("left", "lost", "denied", "found", "time passes")
-POLICY: dict[str, Any] = {"stale_after": 10.0, "stale_ttl": 20.0, "remote_entries": True}
-EVENTS = st.lists(
-    st.tuples(
-        st.sampled_from(CLUSTERS),
-        st.one_of(objects(), objects(), objects(), lookups(), st.sampled_from(FATES)),
-        st.booleans(),
-    ),
-    max_size=40,
-)
+from watchers.facts.gateway_api import Gateway
 
 
 @settings(max_examples=60, deadline=None)
-@given(EVENTS, st.integers(1, 50))
-def test_any_events_in_any_slices_give_the_bytes_of_a_build_from_scratch(events: list[Any], steps: int) -> None:
-    world = World(**POLICY)
-    for cluster in CLUSTERS:
-        world.cluster(cluster)
-    for cluster, event, deleted in events:
-        match event:
-            case "left":
-                world.leave(cluster)
-            case "lost":
-                world.lose(cluster)
-            case "denied":
-                world.lose(cluster, "denied")
-            case "found":
-                world.cluster(cluster)
-            case "time passes":
-                world.now += 7.0
-            case tuple():
-                world.facts.apply([(name_key(event[0]), event[1])])
-            case _ if deleted:
-                world.delete(cluster, event)
-            case _:
-                world.apply(cluster, event)
+@given(events(), st.integers(1, 50), st.booleans())
+def test_any_events_in_any_slices_give_the_bytes_of_a_build_from_scratch(
+    happened: list[Any], steps: int, furnished: bool
+) -> None:
+    world = mesh(furnished=furnished)
+    for cluster, event, deleted in happened:
+        take(world, cluster, event, deleted=deleted)
         world.step(steps=steps)
     rebuilt = World(**POLICY)
     rebuilt.now = world.now
@@ -166,6 +33,119 @@ def test_any_events_in_any_slices_give_the_bytes_of_a_build_from_scratch(events:
     assert world.resources == rebuilt.resources
     assert world.findings() == rebuilt.findings()
     assert world.published == {name: rebuilt.published.get(name, {}) for name in world.published}
+
+
+@settings(max_examples=40, deadline=None)
+@given(events(), st.integers(1, 9), st.integers(1, 50))
+def test_replicas_that_look_at_other_moments_end_alike(happened: list[Any], every: int, steps: int) -> None:
+    leader = mesh()
+    replica = World(facts=leader.facts, **POLICY)
+    for number, (cluster, event, deleted) in enumerate(happened):
+        if isinstance(event, dict):
+            # Which of two that were given one address before has it now depends on who was heard of first.
+            event.pop("status" if event["kind"] == "ServiceEntry" else "", None)
+        take(leader, cluster, event, deleted=deleted)
+        replica.now = leader.now
+        leader.step()
+        if number % every == 0:
+            replica.step(steps=steps)
+    replica.step()
+    leader.step()
+    assert replica.resources == leader.resources
+    assert replica.findings() == leader.findings()
+
+
+@settings(max_examples=60, deadline=None)
+@given(events("left", "rotated"))
+def test_what_is_told_of_another_network_adds_up_to_what_is_ready_there(happened: list[Any]) -> None:
+    world = mesh()
+    for cluster, event, deleted in happened:
+        take(world, cluster, event, deleted=deleted)
+        world.step()
+    told = [one["workload"] for one in world.addresses().values() if "workload" in one]
+    ways = {one["network"] for one in told if one["uid"].startswith("NetworkGateway/")}
+    found: dict[tuple[str, str], list[tuple[int, bool]]] = {}
+    for one in told:
+        if "network_gateway" in one:
+            (service,) = one["services"]
+            healthy = one.get("status") != "UNHEALTHY"
+            found.setdefault((one["network"], service), []).append((one["capacity"], healthy))
+    expected: dict[tuple[str, str], tuple[int, bool]] = {}
+    for key, service in world.graph.values(world.pipeline.services).items():
+        there: dict[str, list[tuple[int, bool]]] = {}
+        for collection in world.pipeline.workloads.collections:
+            for one in world.graph.values(collection).values():
+                if not one.at_home and key in dict(one.services) and one.network in ways:
+                    there.setdefault(one.network, []).append((one.weight, one.healthy))
+        for network, weights in there.items() if service.is_global else ():
+            ready = sum(weight for weight, healthy in weights if healthy)
+            if ready or service.allow_unready:
+                expected[network, key] = (ready or sum(weight for weight, _ in weights), ready > 0)
+    assert {key: (sum(n for n, _ in shares), all(ok for _, ok in shares)) for key, shares in found.items()} == expected
+    assert all(capacity > 0 for shares in found.values() for capacity, _ in shares)
+
+
+@settings(max_examples=60, deadline=None)
+@given(events(), st.integers(1, 50))
+def test_whatever_is_referred_to_is_told_in_the_same_revision(happened: list[Any], steps: int) -> None:
+    world = mesh()
+    for cluster, event, deleted in happened:
+        take(world, cluster, event, deleted=deleted)
+        world.step(steps=steps)
+        check_references(world)
+
+
+def check_references(world: World) -> None:
+    """Policies, services and gateways that are named are told; waypoints exist, and are known if elsewhere."""
+    addresses = world.addresses()
+    policies = set(world.authorizations())
+    gateways = {
+        (one["workload"]["network"], address)
+        for name, one in addresses.items()
+        if name.startswith("NetworkGateway/")
+        for address in one["workload"]["addresses"]
+    }
+    waypoints = {
+        (key[2], address.value)
+        for key, fact in world.facts.scan()
+        if isinstance(fact, Gateway)
+        for address in fact.addresses
+    }
+    places = {value for _, value in waypoints}
+    merged = world.graph.values(world.pipeline.services)
+    for name, one in addresses.items():
+        told = one.get("workload") or one["service"]
+        assert policies.issuperset(told.get("authorization_policies", ())), name
+        assert addresses.keys() >= told.get("services", {}).keys(), name
+        if "network_gateway" in told:
+            way = told["network_gateway"]["address"]
+            assert (way["network"], way["address"]) in gateways, name
+        named = [told[field] for field in ("waypoint",) if field in told]
+        named += [each["destination"] for each in told.get("weighted_waypoints", ())]
+        for waypoint in named:
+            if "hostname" in waypoint:
+                place = waypoint["hostname"]["namespace"], waypoint["hostname"]["hostname"]
+                assert place in waypoints, name
+            else:
+                assert waypoint["address"]["address"] in places, name
+        if named and "service" in one and merged[name].base[0] != world.home.cluster:
+            assert_known_at_home(world, name, named)
+
+
+def assert_known_at_home(world: World, name: str, named: list[Any]) -> None:
+    """The waypoints of a service that home does not have are told as services, unless they are on home's network."""
+    home = world.pipeline.networks.of_cluster
+    networks = {key[0]: network for key, network in world.graph.values(home).items()}
+    objects = world.graph.values(world.pipeline.declared.candidates)[name].values()
+    if any(networks[one.cluster] == networks[world.home.cluster] for one in objects):
+        return
+    told = world.addresses()
+    vips = [vip for one in told.values() for vip in one.get("service", {}).get("addresses", ())]
+    for waypoint in named:
+        if "hostname" in waypoint:
+            assert "/".join((waypoint["hostname"]["namespace"], waypoint["hostname"]["hostname"])) in told, name
+        else:
+            assert waypoint["address"] in vips, name
 
 
 def test_every_order_of_arrival_of_a_remote_cluster_ends_the_same() -> None:
