@@ -14,7 +14,8 @@ import msgspec
 
 from aggregator.app.address_books import SharedBook
 from aggregator.app.aggregate import Tables
-from aggregator.app.subscriptions import Interest, Surroundings, TableViews
+from aggregator.app.subscriptions import Interest as ViewInterest
+from aggregator.app.subscriptions import Surroundings, TableViews
 from aggregator.views import ztunnel
 from tests.kit.ztunnel import ADDRESS_TYPE, AUTHORIZATION_TYPE, ZtunnelMachine
 from tests.kit.ztunnel.records import GatewayAddress, NamespacedHostname, NetworkAddress
@@ -26,6 +27,7 @@ from xds.server.proxies import Proxy
 from xds.session.actions import Send
 from xds.session.delta_session import DeltaSession
 from xds.session.requests import parse_delta
+from xds.session.subscription import Interest
 
 HOME = "home"
 NODE = "node-1"
@@ -219,10 +221,10 @@ class ToldWorld:
     def restart(self) -> None:
         """Forget everything that was published, and who reads it."""
         self.tables = Tables.empty()
-        interest = Interest(self.tables)
+        interest = ViewInterest(self.tables)
         interest.keep(*ztunnel.VIEWS)
-        addresses = SharedBook(self.tables, HOME, later=lambda work: work())
-        self._around = Surroundings(self.tables, interest, _AUTHORITY, 3600.0, HOME, addresses)
+        self.addresses = SharedBook(self.tables, HOME, later=lambda work: work())
+        self._around = Surroundings(self.tables, interest, _AUTHORITY, 3600.0, HOME, self.addresses)
         self.mesh = Mesh()
         self.tables.settled.apply([(view.key, "partial") for view in ztunnel.VIEWS])
 
@@ -249,23 +251,27 @@ class ToldStream:
     def __init__(self, world: ToldWorld, machine: ZtunnelMachine) -> None:
         self.machine = machine
         self._session = DeltaSession(world.views(machine.node.node_name), (f"n{number}" for number in count(1)))
-        self._under_way: deque[bytes] = deque()
+        self.under_way: deque[bytes] = deque()
         self._now = 0.0
         for request in machine.open_stream():
             self._session.receive(parse_delta(request))
+
+    def interest(self, type_url: str) -> Interest:
+        """What the session takes it to be interested in."""
+        return self._session._exchanges[type_url].interest
 
     def poll(self, advance: float = 0.0) -> None:
         """The control plane sends what it wants to."""
         self._now += advance
         for action in self._session.poll(self._now):
             if isinstance(action, Send):
-                self._under_way.append(action.payload)
+                self.under_way.append(action.payload)
 
     def deliver(self) -> bool:
         """The stand-in takes the oldest response and answers it; False if there is none."""
-        if not self._under_way:
+        if not self.under_way:
             return False
-        self._session.receive(parse_delta(self.machine.receive(self._under_way.popleft())))
+        self._session.receive(parse_delta(self.machine.receive(self.under_way.popleft())))
         return True
 
     def ask(self, name: str) -> None:
@@ -278,7 +284,7 @@ class ToldStream:
             self.poll(advance=0.1)
             if not self.deliver():
                 self.poll(advance=1.0)
-                if not self._under_way:
+                if not self.under_way:
                     return
         raise AssertionError("no end of responses")
 

@@ -60,12 +60,12 @@ class DirectoryExchange(DeltaExchange):
     @property
     def answerable(self) -> bool:
         """See Exchange."""
-        return super().answerable and (self.interest.implied is None or self._directory.ready)
+        return self.content.state != "unknown" and (self.interest.implied is None or self._directory.ready)
 
     @property
     def fresh(self) -> bool:
         """See Exchange."""
-        return self._beginning or super().fresh
+        return self._everything or self._beginning or bool(self._waiting or self._asked or self._absent)
 
     def _forget(self, names: Iterable[str]) -> None:
         names = tuple(names)

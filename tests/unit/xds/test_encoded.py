@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from xds import protos
-from xds.encoded import DIGEST_SIZE, Encoded, concatenate, delta_response, discovery_response, encode, varint, wrap
+from xds.encoded import (
+    DIGEST_SIZE,
+    Encoded,
+    concatenate,
+    delta_response,
+    discovery_response,
+    encode,
+    varint,
+    with_aliases,
+    wrap,
+)
 
 TYPE = "type.googleapis.com/istio.workload.Address"
 discovery = protos.envoy.service.discovery.v3
@@ -154,3 +164,9 @@ def test_neither_shows_its_bytes_which_may_hold_a_key() -> None:
     for shown in (repr(encoded), str(resource), str([*encoded.__rich_repr__(), *resource.__rich_repr__()])):
         assert "treasure" not in shown
         assert bytes(16).hex() in shown
+
+
+def test_further_names_are_added_to_what_was_wrapped_without() -> None:
+    encoded = encode(address("a", x=1))
+    added = with_aliases(wrap(TYPE, "a", encoded), ("net/10.0.0.1", "net/10.0.0.2"))
+    assert added == wrap(TYPE, "a", encoded, ("net/10.0.0.1", "net/10.0.0.2"))
