@@ -31,6 +31,7 @@ from aggregator.app.metrics import ClusterStates, Exposition, RecordCounts
 from aggregator.app.readiness import Readiness, readiness
 from aggregator.app.records import Records
 from aggregator.app.rejections import Rejections
+from aggregator.app.reviewers import reviewer
 from aggregator.app.setting_values import Address as SettingsAddress
 from aggregator.app.setting_values import ObjectName
 from aggregator.app.settings import Settings, SettingsError
@@ -42,7 +43,7 @@ from aggregator.views import ztunnel
 from watchers.lookups.dns import Lookups, Resolve
 from watchers.metrics import LookupMetrics
 from xds.server.access import Access
-from xds.server.authentication import Authenticator, Identity, TokenFile, TokenFileError, TokenReviewer
+from xds.server.authentication import Authenticator
 from xds.server.certificate_authority import CertificateAuthority, CertificateAuthorityError
 from xds.server.certificate_files import load_authority
 from xds.server.certificate_service import CertificateService
@@ -131,7 +132,7 @@ class ControlPlane:
         self.listener = Listener(
             ListenerSettings(tls=_address(settings.xds), names=settings.xds_names, plaintext=self._plaintext),
             streams=self.streams,
-            authenticator=Authenticator(_reviewer(settings)),
+            authenticator=Authenticator(reviewer(settings, self.clusters.home_session, now)),
             authority=self.authority,
             certificates=CertificateService(self.authority, access),
             ready=lambda: self.readiness().ready,
@@ -276,14 +277,6 @@ class ControlPlane:
         return f"ready in {seconds:.2f} s: {counts}"
 
 
-class _NoTokens:
-    """The reviewer where nobody can tell whom a token belongs to: it belongs to nobody."""
-
-    async def review(self, token: str, cluster: str) -> Identity | None:
-        """Nobody."""
-        return None
-
-
 def _authority(settings: Settings) -> CertificateAuthority:
     if settings.cacerts is not None:
         try:
@@ -295,16 +288,6 @@ def _authority(settings: Settings) -> CertificateAuthority:
         extra={"cause": "--cacerts is off", "effect": "certificates are worth nothing after a restart"},
     )
     return CertificateAuthority.self_signed(settings.trust_domain)
-
-
-def _reviewer(settings: Settings) -> TokenReviewer:
-    if settings.identities is not None:
-        try:
-            return TokenFile(settings.identities)
-        except TokenFileError as error:
-            raise TokenFileError(f"{settings.origin('identities')}: {error}") from None
-    log.warning("no token is accepted", extra={"cause": "--identities is off", "effect": "nobody can connect by TLS"})
-    return _NoTokens()
 
 
 def _object(given: ObjectName | None) -> tuple[str, str] | None:

@@ -243,6 +243,13 @@ def service_account(text: str) -> ServiceAccount:
     return ServiceAccount(space, name)
 
 
+def audience(text: str) -> str:
+    """What a token is made for: any word or URL."""
+    if not text or not text.isprintable() or " " in text:
+        raise ValueProblem(f"{text!r} is not an audience", "write a word or a URL, such as istio-ca")
+    return text
+
+
 def published_address(text: str) -> str:
     """A DNS name or an IP address by which others find a gateway."""
     try:

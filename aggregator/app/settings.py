@@ -371,6 +371,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             value="FILE",
         ),
     ] = None
+    token_audience: Annotated[
+        tuple[str, ...],
+        Setting(
+            help="What the tokens of proxies must be made for, any of these. The API server of home reviews them, "
+            "where it is one and --identities is off.",
+            parse=values.audience,
+            value="AUDIENCE",
+            many=True,
+        ),
+    ] = ("istio-ca",)
     cacerts: Annotated[
         Path | None,
         Setting(

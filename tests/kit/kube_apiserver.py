@@ -172,13 +172,20 @@ class KubeServer:
         place = f"{namespace}/{name}" if namespace else name
         await self.delete(manifest["kind"], place, api_version=manifest["apiVersion"])
 
-    async def create_token(self, account: str, seconds: int = 3600) -> str:
-        """A token of a service account, named as `namespace/name`, which is made if it is not there."""
+    async def create_token(self, account: str, seconds: int = 3600, *audiences: str, pod: str = "") -> str:
+        """A token of a service account, named as `namespace/name`, which is made if it is not there; for this API
+        server unless audiences are named, and bound to a pod of the namespace if that is.
+        """
         namespace, _, name = account.rpartition("/")
         metadata = {"name": name, "namespace": namespace}
         await self.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-        status, said = await self.ask("POST", path, {"spec": {"expirationSeconds": seconds}})
+        spec: dict[str, Any] = {"expirationSeconds": seconds}
+        if audiences:
+            spec["audiences"] = list(audiences)
+        if pod:
+            spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": pod}
+        status, said = await self.ask("POST", path, {"spec": spec})
         assert status == 201, said
         return str(said["status"]["token"])
 

@@ -1,0 +1,170 @@
+"""Whose token it is, asked of the home cluster's API server (TokenReview, authentication.k8s.io/v1).
+
+In: tokens of proxies that connect. Out: the service account, pod and node a token was made for, or that it is not
+accepted. An answer counts for a minute; while the API server cannot be asked it counts for ten, and never longer than
+the token lives, so that proxies that were accepted before can come back. Callers with one token ask once between them.
+Only digests of tokens are kept, and no token is in a log line, an error or a repr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable
+
+import msgspec
+from cachetools import TLRUCache
+
+from watchers.kubernetes.events import refusal
+from watchers.kubernetes.expiry import token_expiry
+from watchers.kubernetes.session import Broken, Sends
+
+log = logging.getLogger(__name__)
+
+AUDIENCE = "istio-ca"
+"""What tokens of proxies are made for, unless told otherwise (Istio's projected tokens)."""
+FRESH = 60.0
+"""Seconds for which an answer counts."""
+HONOURED = 600.0
+"""Seconds for which an answer that was yes counts while nobody can be asked."""
+
+_REFUSED = 10.0
+_MOST = 20_000
+_SECONDS = 5.0
+_PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
+_USER = "system:serviceaccount:"
+_GROUP = "system:serviceaccounts"
+_POD = "authentication.kubernetes.io/pod-name"
+_NODE = "authentication.kubernetes.io/node-name"
+
+
+class Account(msgspec.Struct, frozen=True):
+    """The owner of a token: a service account, and the pod and node the token is bound to, "" where it does not say."""
+
+    namespace: str
+    name: str
+    pod: str = ""
+    node: str = ""
+
+
+class Undecided(Exception):
+    """Nobody could be asked, or nobody answered; it says nothing about the token."""
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+    groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
+
+
+class _Status(msgspec.Struct):
+    authenticated: bool = False
+    user: _User | None = None
+    audiences: list[str] | None = None
+
+
+class _Review(msgspec.Struct):
+    status: _Status
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """What was answered: whose the token is (None: not accepted), when, and until when that counts at most."""
+
+    account: Account | None
+    asked: float
+    until: float
+
+
+class TokenReviews:
+    """Reviews by one API server. ``audiences`` are those a token must be made for, any of them; ``wall`` is Unix time
+    in seconds, which a token's own end is told in.
+    """
+
+    def __init__(
+        self, requests: Sends, *, wall: Callable[[], float], audiences: tuple[str, ...] = (AUDIENCE,)
+    ) -> None:
+        self._requests = requests
+        self._wall = wall
+        self._audiences = audiences
+        self._answers: TLRUCache[bytes, _Answer] = TLRUCache(_MOST, ttu=lambda _, answer, __: answer.until, timer=wall)
+        self._asking: dict[bytes, asyncio.Task[_Answer]] = {}
+        self._trouble = ""
+
+    async def review(self, token: str) -> Account | None:
+        """Whose token it is; None if it is not accepted. Raises Undecided."""
+        digest = hashlib.sha256(token.encode()).digest()
+        known: _Answer | None = self._answers.get(digest)
+        if known is not None and self._wall() < known.asked + (_REFUSED if known.account is None else FRESH):
+            return known.account
+        task = self._asking.get(digest)
+        if task is None:
+            task = self._asking[digest] = asyncio.create_task(self._ask(token), name="review a token")
+            task.add_done_callback(lambda done: self._asked(digest, done))
+        try:
+            # Whoever asked first may go away; the others still wait.
+            return (await asyncio.shield(task)).account
+        except Undecided:
+            if known is not None and known.account is not None:
+                return known.account
+            raise
+
+    def _asked(self, digest: bytes, task: asyncio.Task[_Answer]) -> None:
+        del self._asking[digest]
+        if task.cancelled():
+            return
+        failure = task.exception()
+        if failure is None:
+            self._answers[digest] = task.result()
+        elif not isinstance(failure, Undecided):
+            log.error("token review failed", exc_info=failure)
+
+    async def _ask(self, token: str) -> _Answer:
+        try:
+            account = await self._reviewed(token)
+        except Undecided as error:
+            # Once for each trouble: every proxy of the cluster meets it.
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                log.warning("tokens cannot be reviewed", extra={"cause": self._trouble})
+            raise
+        self._trouble = ""
+        now = self._wall()
+        if account is None:
+            return _Answer(None, now, now + _REFUSED)
+        return _Answer(account, now, min(now + HONOURED, token_expiry(token) or now + HONOURED))
+
+    async def _reviewed(self, token: str) -> Account | None:
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token, "audiences": self._audiences},
+        }
+        try:
+            reply = await self._requests.send("POST", _PATH, {}, msgspec.json.encode(review), seconds=_SECONDS)
+        except Broken as error:
+            raise Undecided(str(error)) from None
+        if reply.status not in (200, 201):
+            said = str(refusal(reply.status, reply.body, reply.headers))
+            cure = "; grant this process create on tokenreviews" if reply.status == 403 else ""
+            raise Undecided(f"{said}{cure}")
+        try:
+            status = msgspec.json.decode(reply.body, type=_Review).status
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise Undecided("the answer is no TokenReview") from None
+        return self._account(status)
+
+    def _account(self, status: _Status) -> Account | None:
+        """The account of an answer. An API server that knows no audiences names none: then nothing is accepted."""
+        user = status.user
+        if not status.authenticated or user is None or not set(status.audiences or ()) & set(self._audiences):
+            return None
+        namespace, _, name = user.username.removeprefix(_USER).partition(":")
+        if not user.username.startswith(_USER) or _GROUP not in (user.groups or ()) or not namespace or not name:
+            return None
+        extra = user.extra or {}
+        return Account(namespace, name, _first(extra.get(_POD)), _first(extra.get(_NODE)))
+
+
+def _first(values: list[str] | None) -> str:
+    return values[0] if values else ""
