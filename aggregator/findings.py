@@ -24,7 +24,7 @@ class Entry(msgspec.Struct, frozen=True):
     meaning: str
     cure: str
     reason: str = ""
-    """The Gateway API's word for it, where conditions have one; else the code is the reason."""
+    """What conditions of the Gateway API or of Istio call it, where they have a word; else the code is the reason."""
 
 
 class Finding(msgspec.Struct, frozen=True, order=True):
@@ -276,6 +276,12 @@ CATALOGUE: dict[str, Entry] = {
         " collide, those of the oldest ServiceExport are used.",
         "Give the Service, and its ServiceExport, the same properties in all clusters.",
     ),
+    "NoWaypointForWildcardService": Entry(
+        "warning",
+        "A ServiceEntry names hosts with a wildcard and no address, which only a waypoint can tell apart, and has no"
+        " waypoint that can be used: for these hosts it has no effect.",
+        "Give the ServiceEntry, or its namespace, the label istio.io/use-waypoint.",
+    ),
     "HostClaimed": Entry(
         "warning",
         "A host of a ServiceEntry belongs to another object of its namespace (a Kubernetes Service of that name, or the"
@@ -299,22 +305,26 @@ CATALOGUE: dict[str, Entry] = {
         " condition, which they take as met where the policy denies and as not met where it allows: it refuses more"
         " than is asked for, never less.",
         "Attach the policy to a waypoint with targetRefs, or leave the condition away.",
+        "UnsupportedValue",
     ),
     "PolicyValueInvalid": Entry(
         "error",
         "A value in an AuthorizationPolicy cannot be read. Where nothing else is given in its place, the condition is"
         " taken as met where the policy denies and as not met where it allows.",
         "Write a port from 1 to 65535, an IP address or a range such as 10.0.0.0/8, or a name.",
+        "UnsupportedValue",
     ),
     "PolicyActionNotEnforced": Entry(
         "error",
         "Node proxies enforce neither AUDIT nor CUSTOM; the policy has no effect on workloads.",
         "Attach the policy to a waypoint with targetRefs, or use ALLOW or DENY.",
+        "UnsupportedValue",
     ),
     "PolicyIsDryRun": Entry(
         "info",
         "The policy carries istio.io/dry-run: it is not sent to node proxies, some of which would enforce it.",
         "Remove the annotation to enforce the policy.",
+        "UnsupportedValue",
     ),
     "ClusterUnconfirmed": Entry(
         "warning",
@@ -483,6 +493,7 @@ CATALOGUE: dict[str, Entry] = {
         "The home cluster has no namespace of this name, so the service cannot be imported into it.",
         "Create the namespace if the service is wanted there.",
     ),
+    "NothingToTell": Entry("info", "The object's status is to say nothing of us.", "Nothing to do."),
     "StatusCurrent": Entry("info", "The object says already what it is to say.", "Nothing to do."),
     "AddressPending": Entry(
         "info",

@@ -37,11 +37,14 @@ from aggregator.security import (
 from aggregator.traffic import backends, hosts, ingress_classes, ingresses
 from aggregator.views import completeness, east_west_gateway, ingress_gateway, rejections, ztunnel
 from aggregator.views.view import ResourceKey, View
+from aggregator.writes import authorization_policies as policy_writes
 from aggregator.writes import gateways as gateway_writes
 from aggregator.writes import ingresses as ingress_writes
 from aggregator.writes import service_entries as entry_writes
 from aggregator.writes import service_exports as export_writes
 from aggregator.writes import service_imports as import_writes
+from aggregator.writes import services as service_writes
+from aggregator.writes import workload_entries as workload_entry_writes
 from watchers.facts.cluster import Answered, Cluster, SourceFault
 from watchers.facts.core import Namespace, Node, Pod, Service
 from watchers.facts.discovery import EndpointSlice
@@ -181,7 +184,16 @@ class Pipeline:
         of_gateways = gateway_writes.declare(
             graph, home, counts, gateway_writes.Sources(clusters, gateways, gateway_classes, network, rejected)
         )
-        of_entries = entry_writes.declare(graph, home, have_answered, entries, allocated, kube_entries)
+        of_services = service_writes.declare(
+            graph, home, have_answered, service_writes.Sources(kube_services, own, merged.services, through)
+        )
+        of_entries = entry_writes.declare(
+            graph, home, have_answered, entry_writes.Sources(kube_entries, entries, allocated, through)
+        )
+        of_workload_entries = workload_entry_writes.declare(
+            graph, home, have_answered, counts, through, workload_entries
+        )
+        of_policies = policy_writes.declare(graph, home, have_answered, enforced.verdicts, rejected, policies)
         of_exports = export_writes.declare(graph, home, counts, have_answered, kube_services, kube_exports, exports)
         of_imports = import_writes.declare(
             graph,
@@ -194,7 +206,17 @@ class Pipeline:
         graph.publish(RESOURCES, *told)
         graph.publish(SETTLED, settled)
         graph.publish(ADMISSIONS, accounts)
-        graph.publish(WRITES, of_ingresses, *of_gateways, of_entries, of_exports, of_imports)
+        graph.publish(
+            WRITES,
+            of_ingresses,
+            *of_gateways,
+            of_services,
+            of_entries,
+            of_workload_entries,
+            of_policies,
+            of_exports,
+            of_imports,
+        )
         graph.publish(PAST_LIMIT, standings.past_limit)
         graph.publish(SELECTIONS, selected.of_cluster)
         graph.publish(HOSTNAMES, network.hostnames)

@@ -41,21 +41,16 @@ class GatewayStatus(msgspec.Struct, frozen=True, gc=False):
     listeners: tuple[ListenerStatus, ...] = ()
 
 
-class GatewayClassStatus(msgspec.Struct, frozen=True, gc=False):
-    """The conditions of a GatewayClass."""
+class ConditionsStatus(msgspec.Struct, frozen=True, gc=False):
+    """The conditions of an object of whose status nothing else is ours."""
 
     conditions: tuple[Condition, ...] = ()
 
 
 class ServiceEntryStatus(msgspec.Struct, frozen=True, gc=False):
-    """The addresses that hosts of a ServiceEntry were given, as (host, address)."""
+    """The addresses that hosts of a ServiceEntry were given, as (host, address), and its conditions."""
 
     addresses: tuple[tuple[str, str], ...]
-
-
-class ServiceExportStatus(msgspec.Struct, frozen=True, gc=False):
-    """The conditions of a ServiceExport."""
-
     conditions: tuple[Condition, ...] = ()
 
 
@@ -66,14 +61,7 @@ class ServiceImportStatus(msgspec.Struct, frozen=True, gc=False):
     conditions: tuple[Condition, ...]
 
 
-Status: TypeAlias = (
-    IngressStatus
-    | GatewayStatus
-    | GatewayClassStatus
-    | ServiceEntryStatus
-    | ServiceExportStatus
-    | ServiceImportStatus
-)
+Status: TypeAlias = IngressStatus | GatewayStatus | ConditionsStatus | ServiceEntryStatus | ServiceImportStatus
 Write: TypeAlias = Status | OwnedObject
 
 
@@ -83,12 +71,15 @@ class _Kind(msgspec.Struct, frozen=True):
 
 
 _KINDS = {
+    "Service": _Kind("v1", "services"),
     "Ingress": _Kind("networking.k8s.io/v1", "ingresses"),
     "Gateway": _Kind(_GATEWAY_API, "gateways"),
     "GatewayClass": _Kind(_GATEWAY_API, "gatewayclasses"),
     "ServiceEntry": _Kind("networking.istio.io/v1", "serviceentries"),
     "ServiceExport": _Kind(_MULTICLUSTER, "serviceexports"),
     "ServiceImport": _Kind(_MULTICLUSTER, "serviceimports"),
+    "WorkloadEntry": _Kind("networking.istio.io/v1", "workloadentries"),
+    "AuthorizationPolicy": _Kind("security.istio.io/v1", "authorizationpolicies"),
 }
 
 
@@ -104,8 +95,9 @@ def path(key: WriteKey) -> str:
     _, kind, namespace, name, part = key
     known = _KINDS[kind]
     space = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
+    root = "apis" if "/" in known.api_version else "api"
     below = "/status" if part == "status" else ""
-    return f"/apis/{known.api_version}/{space}{known.plural}/{quote(name, safe='')}{below}"
+    return f"/{root}/{known.api_version}/{space}{known.plural}/{quote(name, safe='')}{below}"
 
 
 def _head(key: WriteKey) -> dict[str, Any]:
@@ -121,15 +113,14 @@ def body(key: WriteKey, write: Status, now: str) -> bytes:
     if isinstance(write, IngressStatus):
         if write.addresses:
             status["loadBalancer"] = {"ingress": [_address(address) for address in write.addresses]}
-    elif isinstance(write, ServiceEntryStatus):
-        if write.addresses:
-            status["addresses"] = [{"host": host, "value": address} for host, address in write.addresses]
     elif write.conditions:
         if isinstance(write, ServiceImportStatus):
             status["clusters"] = [{"cluster": cluster} for cluster in write.clusters]
         status["conditions"] = _conditions(write.conditions, now)
         if isinstance(write, GatewayStatus):
             status["listeners"] = [_listener(one, now) for one in write.listeners]
+    if isinstance(write, ServiceEntryStatus) and write.addresses:
+        status["addresses"] = [{"host": host, "value": address} for host, address in write.addresses]
     if status:
         document["status"] = status
     return msgspec.json.encode(document)
@@ -156,8 +147,9 @@ def _conditions(conditions: Iterable[Condition], now: str) -> list[dict[str, Any
             "status": one.status,
             "reason": one.reason,
             "message": one.message,
-            "observedGeneration": one.generation,
             "lastTransitionTime": one.since or now,
+            # What has no generation is judged by its labels, which have none either.
+            **({"observedGeneration": one.generation} if one.generation else {}),
         }
         for one in conditions
     ]

@@ -255,7 +255,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     istio_classes: Annotated[
         bool,
         Setting(
-            help="Serve Ingresses of classes whose controller is Istio's as well. Not beside a running istiod.",
+            help="Be in Istio's place: serve classes whose controller is Istio's as well, and write Istio's conditions."
+            " Not beside a running istiod.",
             parse=values.switch,
             value="true|false",
             show=values.show_switch,

@@ -46,6 +46,7 @@ class Service(msgspec.Struct, frozen=True, gc=False):
     the ids of the clusters merged here, sorted. `allocated` are those of the addresses that only home knows, since they
     were given here. `visibility` is that of its base. Whoever asks for the hostname in no namespace means the one that
     is `canonical`. `attached` is its waypoint, through which ingress gateways go as well if `ingress_waypoint`.
+    `disagreements` are what its clusters contradict each other in, as (code of the catalogue, details).
     """
 
     key: str
@@ -66,6 +67,7 @@ class Service(msgspec.Struct, frozen=True, gc=False):
     ingress_waypoint: bool = False
     allocated: tuple[tuple[str, str], ...] = ()
     visibility: str = "PUBLIC"
+    disagreements: tuple[tuple[str, str], ...] = ()
 
 
 class GlobalServices(msgspec.Struct, frozen=True):
@@ -143,14 +145,16 @@ def declare(
         identities = tuple(sorted(found.union(*(one.identities for one in sharing))))
         ports = _united(sharing) if base.kind == "ServiceExport" else _union(sharing)
         guarded = guard(at, sharing, own_network)
-        bypassed = _bypassed(sharing, guarded, own_network)
-        if bypassed:
-            at.note(base.object, Finding(base.object, "WaypointsDiffer", "metadata.labels", bypassed))
+        disagreements = []
         # Of exports the conditions of their objects tell.
-        disagreement = _disagreement(sharing) if base.kind != "ServiceExport" else ""
-        if disagreement:
-            at.note(base.object, Finding(base.object, "ServicePortConflict", "spec.ports", disagreement))
-        return _service(base, sharing, given, ports, identities, guarded, canonical=canonical(at, base))
+        if base.kind != "ServiceExport" and (detail := _disagreement(sharing)):
+            disagreements.append(("ServicePortConflict", detail))
+            at.note(base.object, Finding(base.object, "ServicePortConflict", "spec.ports", detail))
+        if detail := _bypassed(sharing, guarded, own_network):
+            disagreements.append(("WaypointsDiffer", detail))
+            at.note(base.object, Finding(base.object, "WaypointsDiffer", "metadata.labels", detail))
+        service = _service(base, sharing, given, ports, identities, guarded, canonical=canonical(at, base))
+        return msgspec.structs.replace(service, disagreements=tuple(disagreements)) if disagreements else service
 
     return GlobalServices(graph.derive("services", services.candidates, merged), by_service)
 

@@ -103,6 +103,8 @@ def declare(
                 at.note(key, Finding(key, "HostClaimed", "spec.hosts", f"{host!r} is that of {other}"))
                 yield (*key, host), Withheld("HostClaimed", other)
                 continue
+            if attached is None and not given and host.startswith("*"):
+                at.note(key, Finding(key, "NoWaypointForWildcardService", "spec.hosts", f"{host!r} has none"))
             yield (
                 (*key, host),
                 Declared(

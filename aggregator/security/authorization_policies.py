@@ -16,7 +16,7 @@ from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, Withheld
 from aggregator.mesh.home import Home, Mesh
 from aggregator.mesh.selection import UNSELECTED, Includes
-from aggregator.security.layer4 import Group, groups_of
+from aggregator.security.layer4 import Flaw, Group, groups_of
 from watchers.facts.istio_security import AuthorizationPolicy
 from watchers.facts.keys import Labels, ObjectKey
 
@@ -45,13 +45,21 @@ class Policy(msgspec.Struct, frozen=True, gc=False):
         return f"{self.namespace}/{self.name}"
 
 
+class Verdict(msgspec.Struct, frozen=True):
+    """What becomes of a policy for node proxies: as it is enforced, None if it is not, and what is wrong with it."""
+
+    policy: Policy | None
+    flaws: tuple[Flaw, ...]
+
+
 SelectorGroup = tuple[str, tuple[str, str]]
 """(namespace or EVERY_NAMESPACE, a label of the selector)."""
 
 
 class Policies(msgspec.Struct, frozen=True):
-    """The part of the graph this module declares."""
+    """The part of the graph this module declares; ``verdicts`` are on all policies that are for home's node proxies."""
 
+    verdicts: Collection[ObjectKey, Verdict]
     in_force: Collection[ObjectKey, Policy]
     by_selector: Index[SelectorGroup, ObjectKey, Policy]
 
@@ -65,7 +73,7 @@ def declare(
 ) -> Policies:
     """Declare the policies in force."""
 
-    def in_force(at: At, key: ObjectKey, policy: AuthorizationPolicy) -> Outcome[Policy]:
+    def verdict(at: At, key: ObjectKey, policy: AuthorizationPolicy) -> Outcome[Verdict]:
         cluster, _, namespace, name = key
         if cluster != home.cluster:
             return Withheld("PolicyOfRemoteCluster")
@@ -75,28 +83,32 @@ def declare(
             return Withheld("ObjectOfOtherRevision", policy.revision)
         if policy.targeted:
             return Withheld("PolicyForWaypoints")
+        found = judged(policy, namespace, name, root=namespace == mesh(at).root_namespace)
+        for flaw in found.flaws:
+            at.note(key, Finding(key, flaw.code, flaw.field, flaw.detail))
+        return found
+
+    def judged(policy: AuthorizationPolicy, namespace: str, name: str, *, root: bool) -> Verdict:
         if policy.action not in ("ALLOW", "DENY"):
-            at.note(key, Finding(key, "PolicyActionNotEnforced", "spec.action", policy.action))
-            return Withheld("PolicyActionNotEnforced", policy.action)
+            return Verdict(None, (Flaw("PolicyActionNotEnforced", "spec.action", policy.action),))
         if policy.dry_run:
-            at.note(key, Finding(key, "PolicyIsDryRun", "metadata.annotations", "the policy is not enforced"))
-            return Withheld("PolicyIsDryRun")
+            return Verdict(None, (Flaw("PolicyIsDryRun", "metadata.annotations", "the policy is not enforced"),))
         deny = policy.action == "DENY"
         groups, flaws = groups_of(policy.rules, namespace, deny=deny)
-        for flaw in flaws:
-            at.note(key, Finding(key, flaw.code, flaw.field, flaw.detail))
-        root = namespace == mesh(at).root_namespace
         if policy.selector:
-            return Policy(
-                namespace, name, "workload", deny, groups, policy.selector, EVERY_NAMESPACE if root else namespace
-            )
-        return Policy(namespace, name, "mesh" if root else "namespace", deny, groups)
+            place = EVERY_NAMESPACE if root else namespace
+            return Verdict(Policy(namespace, name, "workload", deny, groups, policy.selector, place), flaws)
+        return Verdict(Policy(namespace, name, "mesh" if root else "namespace", deny, groups), flaws)
+
+    def in_force(_at: At, _key: ObjectKey, found: Verdict) -> Outcome[Policy]:
+        return found.policy or Withheld(found.flaws[0].code, found.flaws[0].detail)
 
     def selector_group(_key: ObjectKey, policy: Policy) -> Iterable[SelectorGroup]:
         return ((policy.selects_in, policy.selector[0]),) if policy.selector else ()
 
-    collection = graph.derive("authorization policies", policies, in_force)
-    return Policies(collection, graph.index("policies by selector", collection, selector_group))
+    verdicts = graph.derive("verdicts on authorization policies", policies, verdict)
+    collection = graph.derive("authorization policies", verdicts, in_force)
+    return Policies(verdicts, collection, graph.index("policies by selector", collection, selector_group))
 
 
 def selecting(at: At, policies: Policies, namespace: str, labels: Labels) -> list[str]:

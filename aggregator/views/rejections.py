@@ -1,6 +1,7 @@
 """Rejected resources as findings on the objects they were made from.
 
-A finding stands while the rejected version is what the view holds; new content withdraws it.
+A finding stands while the rejected version is what the view holds; new content withdraws it. What is written into
+statuses tells of it, too.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from aggregator.findings import Finding
-from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
+from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, Withheld
 from aggregator.views.view import ResourceKey
 from watchers.facts.keys import ObjectKey
 from xds.encoded import Resource
@@ -25,8 +26,8 @@ class Rejection(msgspec.Struct, frozen=True):
 
 def declare(
     graph: Graph, rejections: Source[ResourceKey, Rejection], told: list[Collection[ResourceKey, Resource]]
-) -> Collection[ResourceKey, Rejection]:
-    """Declare the findings of rejected resources."""
+) -> Index[ObjectKey, ResourceKey, Rejection]:
+    """Declare the findings of rejected resources; the result is what is rejected of an object."""
 
     def current(at: At, key: ResourceKey, rejection: Rejection) -> Outcome[Rejection]:
         versions = [resource.version for collection in told if (resource := at.get(collection, key)) is not None]
@@ -37,4 +38,5 @@ def declare(
             at.note(subject, Finding(subject, "ResourceRejected", "", detail))
         return rejection
 
-    return graph.derive("rejected resources", rejections, current)
+    rejected = graph.derive("rejected resources", rejections, current)
+    return graph.index("rejections by object", rejected, lambda _, one: one.objects)

@@ -22,7 +22,7 @@ from watchers.facts.cluster import Cluster
 from watchers.facts.conditions import Condition, ListenerStatus
 from watchers.facts.gateway_api import Gateway, GatewayClass, Listener
 from watchers.facts.keys import ObjectKey, label
-from watchers.writes import GatewayClassStatus, GatewayStatus, WriteKey
+from watchers.writes import ConditionsStatus, GatewayStatus, WriteKey
 
 _OURS = "isthmus.dev/"
 _NOT_YET = "NamePending"
@@ -35,21 +35,18 @@ class Sources(msgspec.Struct, frozen=True):
     gateways: Source[ObjectKey, Gateway]
     classes: Source[ObjectKey, GatewayClass]
     networks: Networks
-    rejected: Collection[Any, Any]
+    rejected: Index[ObjectKey, Any, Any]
 
 
 def declare(
     graph: Graph, home: Home, includes: Includes, sources: Sources
-) -> tuple[Collection[WriteKey, GatewayStatus], Collection[WriteKey, GatewayClassStatus]]:
+) -> tuple[Collection[WriteKey, GatewayStatus], Collection[WriteKey, ConditionsStatus]]:
     """Declare what home's Gateways and GatewayClasses are to be told."""
 
     def is_known(_at: At, _key: ObjectKey, cluster: Cluster) -> Outcome[bool]:
         return True if cluster.state == "synced" else Withheld("HomeNotSynced")
 
     known = graph.derive("clusters that are known", sources.clusters, is_known)
-    rejected: Index[ObjectKey, Any, Any] = graph.index(
-        "rejections by object", sources.rejected, lambda _, one: one.objects
-    )
 
     def is_ours(controller: str) -> bool:
         return controller in ROLES and (home.istio_classes or controller.startswith(_OURS))
@@ -104,7 +101,7 @@ def declare(
             ways = at.group(sources.networks.ways_into, network).values()
             if not any((one.cluster, "Gateway", one.namespace, one.name) == key for one in ways):
                 return without_way(at, gateway)
-        return "ResourceRejected" if at.group(rejected, key) else ""
+        return "ResourceRejected" if at.group(sources.rejected, key) else ""
 
     def without_way(at: At, gateway: Gateway) -> str:
         """Why no address of a stand-in leads anywhere."""
@@ -117,20 +114,20 @@ def declare(
 
     def class_status(
         at: At, key: ObjectKey, one: GatewayClass
-    ) -> Iterable[tuple[WriteKey, Outcome[GatewayClassStatus]]]:
+    ) -> Iterable[tuple[WriteKey, Outcome[ConditionsStatus]]]:
         yield (*key, "status"), of_class(at, key, one)
 
-    def of_class(at: At, key: ObjectKey, one: GatewayClass) -> Outcome[GatewayClassStatus]:
+    def of_class(at: At, key: ObjectKey, one: GatewayClass) -> Outcome[ConditionsStatus]:
         if key[0] != home.cluster:
             return Withheld("NotOfHome", key[0])
         if not at.get(known, home.cluster_key(home.cluster)):
             return Withheld("HomeNotSynced")
         if not is_ours(one.controller):
-            return GatewayClassStatus() if one.told else Withheld("OfOtherController", one.controller)
+            return ConditionsStatus() if one.told else Withheld("OfOtherController", one.controller)
         wanted = (made.good(ACCEPTED, one.generation),)
         if made.said(wanted, one.conditions):
             return Withheld("StatusCurrent")
-        return GatewayClassStatus(made.dated(wanted, one.conditions))
+        return ConditionsStatus(made.dated(wanted, one.conditions))
 
     return (
         graph.expand("status of gateways", sources.gateways, gateway_status),

@@ -22,7 +22,7 @@ from watchers.facts.conditions import Condition
 from watchers.facts.core import Service
 from watchers.facts.keys import ObjectKey
 from watchers.facts.multicluster import ServiceExport
-from watchers.writes import ServiceExportStatus, WriteKey
+from watchers.writes import ConditionsStatus, WriteKey
 
 VALID: Final = "Valid"
 READY: Final = "Ready"
@@ -40,22 +40,22 @@ def declare(
     services: Source[ObjectKey, Service],
     objects: Source[ObjectKey, ServiceExport],
     exports: ServiceExports,
-) -> Collection[WriteKey, ServiceExportStatus]:
+) -> Collection[WriteKey, ConditionsStatus]:
     """Declare what home's ServiceExports are to be told."""
 
     def status(
         at: At, key: ObjectKey, export: ServiceExport
-    ) -> Iterable[tuple[WriteKey, Outcome[ServiceExportStatus]]]:
+    ) -> Iterable[tuple[WriteKey, Outcome[ConditionsStatus]]]:
         yield (*key, "status"), told(at, key, export)
 
-    def told(at: At, key: ObjectKey, export: ServiceExport) -> Outcome[ServiceExportStatus]:
+    def told(at: At, key: ObjectKey, export: ServiceExport) -> Outcome[ConditionsStatus]:
         cluster, _, namespace, name = key
         if cluster != home.cluster:
             return Withheld("NotOfHome", cluster)
         if not answers.all(at):
             return Withheld("ClusterNotRead")
         if not includes(at, cluster, namespace):
-            return ServiceExportStatus() if export.told else UNSELECTED
+            return ConditionsStatus() if export.told else UNSELECTED
         flaw = unexportable(at.get(services, (cluster, "Service", namespace, name)))
         service = at.get(exports.services, (namespace, name))
         conflicts = service.conflicts if service is not None and not flaw else ()
@@ -66,7 +66,7 @@ def declare(
         wanted = (*_state(flaw, export.generation), conflict)
         if made.said(wanted, export.conditions):
             return Withheld("StatusCurrent")
-        return ServiceExportStatus(made.dated(wanted, export.conditions))
+        return ConditionsStatus(made.dated(wanted, export.conditions))
 
     return graph.expand("status of service exports", objects, status)
 

@@ -19,7 +19,7 @@ from watchers.applier import Applier
 from watchers.facts.conditions import Condition, ListenerStatus
 from watchers.metrics import WriteMetrics
 from watchers.write_queue import Manner
-from watchers.writes import GatewayClassStatus, GatewayStatus, IngressStatus, Write, WriteKey, path
+from watchers.writes import ConditionsStatus, GatewayStatus, IngressStatus, Write, WriteKey, path
 
 ONE, TWO = IngressStatus(("192.0.2.1",)), IngressStatus(("192.0.2.1", "lb.example.com"))
 
@@ -139,7 +139,7 @@ async def test_a_gateway_class_is_told_too() -> None:
     async with running() as world:
         world.cluster.apply(manifests.gateway_class("isthmus", "isthmus.dev/east-west-gateway"))
         accepted = Condition("Accepted", "True", "Accepted", "", 1)
-        world.table.apply([(key("isthmus", "GatewayClass", ""), GatewayClassStatus((accepted,)))])
+        world.table.apply([(key("isthmus", "GatewayClass", ""), ConditionsStatus((accepted,)))])
         await asyncio.sleep(1)
         assert world.status("isthmus", "GatewayClass", "")["conditions"][0]["status"] == "True"
 

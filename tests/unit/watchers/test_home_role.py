@@ -43,11 +43,14 @@ def test_what_is_written_is_statuses_imports_registrations_and_the_lease() -> No
     written = {one for one in granted("ClusterRole") | granted("Role") if one[2] not in READ}
     assert written == {
         ("", "secrets", "patch"),
+        ("", "services/status", "patch"),
         ("coordination.k8s.io", "leases", "create"),
         ("coordination.k8s.io", "leases", "update"),
         ("gateway.networking.k8s.io", "gatewayclasses/status", "patch"),
         ("gateway.networking.k8s.io", "gateways/status", "patch"),
         ("networking.istio.io", "serviceentries/status", "patch"),
+        ("networking.istio.io", "workloadentries/status", "patch"),
+        ("security.istio.io", "authorizationpolicies/status", "patch"),
         ("multicluster.x-k8s.io", "serviceexports/status", "patch"),
         ("multicluster.x-k8s.io", "serviceimports", "create"),
         ("multicluster.x-k8s.io", "serviceimports", "delete"),

@@ -1,4 +1,4 @@
-"""Which addresses ServiceEntries are told that their hosts were given, and which are left alone."""
+"""Which addresses ServiceEntries are told that their hosts were given, and of the waypoint they ask for."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def entry(name: str = NAME, *hosts: str, **more: Any) -> m.Manifest:
     return m.service_entry(name, *(hosts or ("a.ext",)), **{"resolution": "DNS", **more})
 
 
-def world(*objects: m.Manifest) -> ToldWorld:
-    told = ToldWorld()
+def world(*objects: m.Manifest, **settings: Any) -> ToldWorld:
+    told = ToldWorld(**settings)
     told.apply(m.namespace("istio-system", network="net-a"), m.namespace("shop"), *objects)
     return told
 
@@ -95,3 +95,85 @@ def test_nothing_is_told_before_home_has_been_read() -> None:
     told.world.cluster("alpha", "syncing")
     told.world.apply("alpha", m.namespace("shop"), entry())
     assert told.writes() == {}
+
+
+# Waypoints.
+
+USES = {"istio.io/use-waypoint": "way"}
+WAY = m.gateway("shop/way", addresses=["10.96.0.9"])
+VISIBLE = {"defaultVisibility": "NAMESPACE"}
+BOUND = {"istio.io/WaypointBound": "True WaypointAccepted"}
+
+
+def in_charge(*objects: m.Manifest) -> ToldWorld:
+    told = world(*objects, istio_classes=True)
+    told.settle()
+    return told
+
+
+def test_an_entry_is_told_its_waypoint_beside_its_addresses() -> None:
+    told = in_charge(entry(labels=USES), WAY)
+    assert told.conditions("ServiceEntry", NAME) == BOUND
+    assert len(shown(told)) == 2
+
+
+def test_each_part_of_a_status_changes_and_goes_without_the_other() -> None:
+    told = in_charge(entry(labels=USES), WAY)
+    told.apply(entry())
+    assert len(told.settle()) == 1
+    assert (told.conditions("ServiceEntry", NAME), len(shown(told))) == ({}, 2)
+    told.apply(entry(labels=USES, addresses=["10.1.2.3"]))
+    told.settle()
+    assert (told.conditions("ServiceEntry", NAME), shown(told)) == (BOUND, [])
+    told.apply(entry(addresses=["10.1.2.3"]))
+    told.settle()
+    assert told.status("ServiceEntry", NAME) == {}
+
+
+def test_addresses_that_others_wrote_stay_when_only_conditions_are_ours() -> None:
+    given = {"a.ext": ["240.240.0.9"]}
+    told = in_charge(entry(resolution="NONE", labels=USES, allocated=given), WAY)
+    assert (told.conditions("ServiceEntry", NAME), shown(told)) == (BOUND, [("a.ext", "240.240.0.9")])
+    told.apply(entry(resolution="NONE", allocated=given))
+    told.settle()
+    assert (told.conditions("ServiceEntry", NAME), shown(told)) == ({}, [("a.ext", "240.240.0.9")])
+
+
+def test_what_only_its_namespace_sees_is_told_that_it_has_no_waypoint_of_another() -> None:
+    mesh = m.mesh_config_map(serviceEntryVisibility=VISIBLE)
+    labels = {**USES, "istio.io/use-waypoint-namespace": "infra"}
+    told = in_charge(mesh, m.namespace("infra"), m.gateway("infra/way", addresses=["10.96.0.9"]), entry(labels=labels))
+    assert told.conditions("ServiceEntry", NAME) == {"istio.io/WaypointBound": "False CrossNamespaceWaypointForbidden"}
+
+
+def test_an_entry_with_a_wildcard_is_told_that_it_needs_a_waypoint_until_it_has_one() -> None:
+    missing = {"istio.io/WaypointMissing": "True NoWaypointForWildcardService"}
+    told = in_charge(entry(NAME, "*.ext", resolution="NONE"))
+    assert told.conditions("ServiceEntry", NAME) == missing
+    assert {one.code for one in told.world.findings()} == {"NoWaypointForWildcardService"}
+    told.apply(entry(NAME, "*.ext", resolution="NONE", labels=USES))
+    told.settle()
+    unready = {"istio.io/WaypointBound": "False WaypointIsNotReady"}
+    assert told.conditions("ServiceEntry", NAME) == {**missing, **unready}
+    told.apply(WAY)
+    told.settle()
+    assert told.conditions("ServiceEntry", NAME) == BOUND
+    assert told.world.findings() == []
+
+
+def test_a_wildcard_with_an_address_needs_no_waypoint() -> None:
+    assert in_charge(entry(NAME, "*.ext", resolution="NONE", addresses=["10.1.2.3"])).status("ServiceEntry", NAME) == {}
+
+
+def test_an_entry_that_does_not_count_is_told_nothing_of_waypoints() -> None:
+    assert in_charge(entry(labels={**USES, "istio.io/rev": "other"}), WAY).status("ServiceEntry", NAME) == {}
+    service = m.service("shop/a", labels=USES)
+    claimed = in_charge(service, entry(NAME, "a.shop.svc.cluster.local", labels=USES), WAY)
+    assert claimed.conditions("ServiceEntry", NAME) == {}
+
+
+def test_beside_istiod_nothing_is_told_of_waypoints() -> None:
+    told = world(entry(labels=USES), entry("shop/wild", "*.ext", resolution="NONE"), WAY)
+    told.settle()
+    assert told.conditions("ServiceEntry", NAME) == {}
+    assert told.status("ServiceEntry", "shop/wild") == {}
