@@ -79,6 +79,11 @@ def test_identities_workload_and_socket_match_are_told() -> None:
     assert told["envoy.transport_socket_match"] == {"tunnel": "http"}
 
 
+def test_the_kinds_of_clients_that_an_endpoint_is_for_are_told() -> None:
+    told = metadata(TunnelEndpoint("forward", "10.0.0.1:8080", sources=("waypoint", "gateway")))
+    assert told["envoy.lb"] == {"source": ["waypoint", "gateway"]}
+
+
 def test_a_double_tunnel_tells_its_authority_and_who_may_answer_each_of_its_two() -> None:
     double = DoubleTunnel("cart.shop:80", ("spiffe://td/ns/shop/sa/cart",), ("spiffe://td/ns/edge/sa/gateway",))
     assert metadata(TunnelEndpoint("inner", "192.0.2.1:15008", double=double))["istio"] == {

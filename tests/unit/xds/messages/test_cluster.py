@@ -120,6 +120,13 @@ def test_a_service_is_told_as_metadata() -> None:
     assert told["metadata"]["filter_metadata"] == {"istio": {"services": [service], "subset": "tcp"}}
 
 
+def test_a_cluster_parted_by_source_gives_nobody_the_endpoints_of_others() -> None:
+    told = shown(Discovered(), by_source=True)
+    # NO_FALLBACK is the default, which the form of the records leaves out.
+    assert told["lb_subset_config"] == {"list_as_any": True, "subset_selectors": [{"keys": ["source"]}]}
+    assert "lb_subset_config" not in shown(Discovered())
+
+
 def test_an_extension_has_the_type_of_its_configuration() -> None:
     made = extension("x", protos.google.protobuf.StringValue(value="y"))
     assert made == Extension("x", "type.googleapis.com/google.protobuf.StringValue", b"\x0a\x01y")

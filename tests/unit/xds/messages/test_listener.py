@@ -85,6 +85,14 @@ def test_what_is_given_is_said() -> None:
     assert access_log["typed_config"]["log_format"] == {"json_format": {"a": "%B%"}}
 
 
+def test_a_proxy_asks_for_endpoints_for_one_kind_of_client_if_told_so() -> None:
+    asking = tcp_proxy("c", "c", source="waypoint")
+    (proxy, other) = shown(Listener("x", (FilterChain((asking, PROXY)),)))["filter_chains"][0]["filters"]
+    asked = {"filter_metadata": {"envoy.lb": {"source": "waypoint"}}}
+    assert proxy["typed_config"]["metadata_match"] == asked
+    assert "metadata_match" not in other["typed_config"]
+
+
 def test_a_matcher_is_part_of_the_listener() -> None:
     match = ExactMatch(DESTINATION_PORT, (("80", "n"),))
     told = shown(Listener("l", (FilterChain((PROXY,), "n"),), matcher=encode_matcher(match)))
