@@ -194,7 +194,7 @@ def furniture() -> list[tuple[str, Manifest]]:
         ("alpha", m.authorization_policy("shop/cart-1", RULES[1], selector={"app": "cart"})),
         ("alpha", m.peer_authentication("istio-system/cart-1", "STRICT")),
         ("alpha", m.peer_authentication("shop/ads-1", selector={"app": "ads"}, ports={8080: "PERMISSIVE"})),
-        ("alpha", m.workload_entry("shop/cart-3", "10.0.1.3", labels={"app": "cart"}, network="net-b", weight=2)),
+        ("alpha", m.workload_entry("shop/cart-3", "10.0.1.3", labels={"app": "cart"}, network="net-b", weight=3)),
         ("beta", m.gateway("shop/wp2", addresses=["10.96.0.9"])),
         ("beta", m.service("shop/wp2", "10.96.0.9", ports={"mesh": 15008})),
     ]
@@ -202,7 +202,12 @@ def furniture() -> list[tuple[str, Manifest]]:
         placed += [
             (cluster, m.namespace("istio-system", network=network)),
             (cluster, m.namespace("shop", labels={"istio.io/global": "true", "mesh": "on"})),
-            (cluster, m.east_west_gateway("istio-system/edge-1", f"203.0.113.{number}", network=network)),
+            (
+                cluster,
+                m.east_west_gateway(
+                    "istio-system/edge-1", f"203.0.113.{number}", f"203.0.113.{9 + number}", network=network
+                ),
+            ),
             (cluster, m.gateway("shop/wp", addresses=[("Hostname", "wp.shop.svc.cluster.local")])),
             (cluster, m.service("shop/wp", f"10.96.0.{9 + number}", ports={"mesh": 15008})),
         ]
