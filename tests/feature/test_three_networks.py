@@ -168,6 +168,16 @@ def test_a_clusters_endpoints_are_shared_only_if_its_own_object_says_so() -> Non
     assert not [name for name in at_fjord.addresses() if name.startswith("net-quay/")]
 
 
+def test_what_home_keeps_to_itself_is_not_served_by_a_cluster_beside_it_either() -> None:
+    world = ends_alike([*cluster_of("quay", service=orders("quay", is_global=False)), *cluster_of("atoll")])
+    assert endpoints(world, "quay") == ["quay//Pod/shop/orders-0"]
+    assert endpoints(world, "atoll") == []
+    assert "atoll//Pod/shop/orders-0" in world.addresses()
+    world.apply("quay", orders("quay"))
+    world.step()
+    assert endpoints(world, "atoll") == ["atoll//Pod/shop/orders-0"]
+
+
 def test_a_service_that_exists_elsewhere_alone_is_told_with_an_address_of_home_and_the_way() -> None:
     ledger = "shop/ledger.shop.svc.cluster.local"
     world = ends_alike(
