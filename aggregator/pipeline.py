@@ -35,7 +35,7 @@ from aggregator.security import (
     policy_references,
 )
 from aggregator.traffic import backends, hosts, ingress_classes, ingresses
-from aggregator.views import completeness, east_west_gateway, ingress_gateway, rejections, ztunnel
+from aggregator.views import completeness, east_west_gateway, ingress_endpoints, ingress_gateway, rejections, ztunnel
 from aggregator.views.view import ResourceKey, View
 from aggregator.writes import authorization_policies as policy_writes
 from aggregator.writes import gateways as gateway_writes
@@ -166,11 +166,14 @@ class Pipeline:
             interest,
             ztunnel.Sources(mesh, nodes, network, workload, merged, split, enforced, modes, policies_of),
         )
+        reached = ingress_endpoints.declare(
+            graph, home, ingress_endpoints.Sources(mesh, network, workload, merged, split, behind)
+        )
         told += ingress_gateway.declare(
             graph,
             home,
             interest,
-            ingress_gateway.Sources(mesh, network, workload, merged, split, served, behind),
+            ingress_gateway.Sources(mesh, network, served, behind, reached),
         )
         told += east_west_gateway.declare(
             graph, home, interest, east_west_gateway.Sources(mesh, gateways, nodes, workload, exposed)

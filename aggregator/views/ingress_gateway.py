@@ -3,7 +3,7 @@
 For stock Envoys with certificates on demand (spec of the wire: xds.messages.http_connection_manager). Scopes are told
 all at once; clusters, endpoints and certificates exist for every host but are sent when a gateway asks for their name.
 All ingress gateways of a home are told the same, but for the addresses they listen on, so one more host costs its own
-resources whoever listens. Endpoints of the home network come first, ways to other networks stand behind them.
+resources whoever listens. Their endpoints are made in `ingress_endpoints`.
 """
 
 from __future__ import annotations
@@ -11,34 +11,20 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
-from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
-from aggregator.mesh.global_services import GlobalServices
+from aggregator.graph import At, Collection, Graph, Source
 from aggregator.mesh.home import Home, Mesh
-from aggregator.mesh.identities import spiffe_id
-from aggregator.mesh.networks import HBONE_PORT, Networks, network_of
-from aggregator.mesh.split_horizon import Key, SplitHorizon
-from aggregator.mesh.workload import Workload, WorkloadKey
-from aggregator.mesh.workloads import Workloads
+from aggregator.mesh.networks import Networks, network_of
 from aggregator.security.certificates import Certificate
 from aggregator.traffic.backends import Backend
 from aggregator.traffic.hosts import Host, Hosts, Rule
 from aggregator.traffic.ingresses import EXACT
 from aggregator.views.view import ResourceKey, View, ViewKey, listen_address
 from xds.encoded import Encoded, Resource, wrap
-from xds.messages.assignment import (
-    ASSIGNMENT_TYPE,
-    DoubleTunnel,
-    Group,
-    SocketEndpoint,
-    TunnelEndpoint,
-    encode_assignment,
-    encode_endpoint,
-    socket_text,
-)
+from xds.messages.assignment import ASSIGNMENT_TYPE
 from xds.messages.cluster import CLUSTER_TYPE, Cluster, Discovered, encode_cluster
 from xds.messages.filters import access_logs, tls_inspector
 from xds.messages.hbone import (
@@ -91,7 +77,6 @@ LONGEST_NAME: Final = 22
 """Characters of a text that Envoy keeps without memory of its own."""
 
 _SHARED: Final = (CLUSTER_TYPE, ASSIGNMENT_TYPE, SCOPED_ROUTE_TYPE, SECRET_TYPE)
-_HOME, _ELSEWHERE = 0, 1  # priorities
 _HTTP2 = ("HTTP2", "GRPC")
 
 
@@ -100,39 +85,9 @@ class Sources(msgspec.Struct, frozen=True):
 
     mesh: Callable[[At], Mesh]
     networks: Networks
-    workloads: Workloads
-    services: GlobalServices
-    split_horizon: Collection[Key, SplitHorizon]
     hosts: Hosts
     backends: Collection[str, Backend]
-
-
-class Target(msgspec.Struct, frozen=True, gc=False):
-    """A backend as its endpoints in the home network need to know it."""
-
-    service: str
-    port: int
-    allow_unready: bool
-    network: str
-    trust_domain: str
-
-
-class Reach(msgspec.Struct, frozen=True, gc=False):
-    """A backend as the ways to other networks need to know it: `authority` is `<hostname>:<port>`."""
-
-    service: str
-    port: int
-    authority: str
-    identities: tuple[str, ...]
-    trust_domain: str
-
-
-class Endpoint(msgspec.Struct, frozen=True, gc=False):
-    """One endpoint of a backend, as bytes."""
-
-    priority: int
-    weight: int
-    encoded: Encoded
+    assignments: Collection[str, Resource]
 
 
 def view_of(type_url: str, claimed: Callable[[str], str]) -> View | None:
@@ -175,7 +130,6 @@ def declare(
                 yield (view.name, cluster.name), wrap(CLUSTER_TYPE, cluster.name, encode_cluster(cluster))
 
     scopes = graph.expand("scopes of hosts", model.hosts.hosts, lambda _, host, one: ((scope_name(host), one),))
-    assignments = _declare_assignments(graph, home, model)
     return [
         graph.expand("listeners of ingress gateways", named, listeners),
         graph.expand("standing clusters of ingress gateways", named, standing_clusters),
@@ -194,7 +148,7 @@ def declare(
         graph.pair(
             "assignments of ingress gateways",
             by_type,
-            graph.index("assignments", assignments, lambda _, __: (ASSIGNMENT_TYPE,)),
+            graph.index("assignments", model.assignments, lambda _, __: (ASSIGNMENT_TYPE,)),
             lambda _, __, ___, assignment: assignment,
         ),
         graph.pair(
@@ -292,107 +246,3 @@ def _cluster(backend: Backend) -> Encoded:
             connect_timeout=CONNECT_TIMEOUT,
         )
     )
-
-
-# Endpoints: encoded one by one where they change, composed for each backend.
-
-
-def _declare_assignments(graph: Graph, home: Home, model: Sources) -> Collection[str, Resource]:
-    """The endpoints of every backend, found or not, by its key."""
-
-    def target(at: At, _key: str, backend: Backend) -> Outcome[Target]:
-        service = at.get(model.services.services, backend.service) if backend.found else None
-        if service is None:
-            return Withheld("BackendNotFound")
-        network = network_of(at, model.networks.of_cluster, home.cluster)
-        return Target(backend.service, backend.port, service.allow_unready, network, model.mesh(at).trust_domain)
-
-    def reach(at: At, _key: str, backend: Backend) -> Outcome[Reach]:
-        service = at.get(model.services.services, backend.service) if backend.found else None
-        if service is None:
-            return Withheld("BackendNotFound")
-        if not service.is_global:
-            return Withheld("ServiceIsNotGlobal")
-        authority = f"{service.hostname}:{backend.port}"
-        return Reach(backend.service, backend.port, authority, service.identities, model.mesh(at).trust_domain)
-
-    targets = graph.derive("targets", model.backends, target)
-    reaches = graph.derive("reaches", model.backends, reach)
-    here = graph.pair(
-        "endpoints of backends",
-        graph.index("targets by service", targets, lambda _, one: ((one.network, one.service),)),
-        model.workloads.near,
-        _endpoint,
-    )
-    elsewhere = graph.pair(
-        "ways of backends",
-        graph.index("reaches by service", reaches, lambda _, one: (one.service,)),
-        graph.index("ways by service", model.split_horizon, lambda key, _: (key[1],)),
-        _way,
-    )
-    either = cast("tuple[Collection[tuple[str, WorkloadKey | Key], Endpoint], ...]", (here, elsewhere))
-    by_backend = graph.index("endpoints by backend", either, lambda key, _: (key[0],))
-
-    def assignment(at: At, key: str, _backend: Backend) -> Resource:
-        groups: dict[int, list[Encoded]] = {_HOME: [], _ELSEWHERE: []}
-        weights = {_HOME: 0, _ELSEWHERE: 0}
-        members = at.group(by_backend, key)
-        for member in sorted(members, key=lambda one: (members[one].priority, one[1])):
-            one = members[member]
-            groups[one.priority].append(one.encoded)
-            weights[one.priority] += one.weight
-        told = [
-            Group(tuple(encoded), weights[priority], priority=priority)
-            for priority, encoded in groups.items()
-            if encoded
-        ]
-        return wrap(ASSIGNMENT_TYPE, key, encode_assignment(key, told))
-
-    return graph.derive("assignments of backends", model.backends, assignment)
-
-
-def _endpoint(_backend: str, target: Target, _key: WorkloadKey, workload: Workload) -> Outcome[Endpoint]:
-    """A workload of the home network: by a tunnel if it takes one, which only its own identity may answer."""
-    if not workload.healthy and not target.allow_unready:
-        return Withheld("EndpointNotReady")
-    port = next(
-        (
-            behind
-            for service, ports in workload.services
-            if service == target.service
-            for number, behind in ports
-            if number == target.port
-        ),
-        0,
-    )
-    if not port:
-        return Withheld("PortNotServed")
-    address = workload.addresses[0]
-    if not workload.tunnel:
-        return Endpoint(_HOME, 1, encode_endpoint(SocketEndpoint(address, port)))
-    identity = spiffe_id(target.trust_domain, workload.namespace, workload.service_account or "default")
-    tunnel = TunnelEndpoint(
-        CONNECT_ORIGINATE,
-        socket_text(address, port),
-        dialled=socket_text(address, HBONE_PORT),
-        identities=(identity,),
-    )
-    return Endpoint(_HOME, 1, encode_endpoint(tunnel))
-
-
-def _way(_backend: str, reach: Reach, _key: Key, split: SplitHorizon) -> Outcome[Endpoint]:
-    """All endpoints in another network that are behind one gateway, by a tunnel within a tunnel."""
-    if not any(port.number == reach.port for port in split.ports):
-        return Withheld("PortNotServed")
-    gateway = split.gateway
-    tunnel = TunnelEndpoint(
-        INNER_CONNECT_ORIGINATE,
-        socket_text(gateway.address, gateway.port),
-        double=DoubleTunnel(
-            reach.authority,
-            reach.identities,
-            (spiffe_id(reach.trust_domain, gateway.namespace, gateway.service_account),),
-        ),
-        weight=split.capacity,
-    )
-    return Endpoint(_ELSEWHERE, split.capacity, encode_endpoint(tunnel))

@@ -54,7 +54,8 @@ class TunnelEndpoint(Struct, frozen=True, gc=False):
     """An endpoint behind the internal listener `listener`.
 
     `destination` is where the connection is to go and `dialled` the address to be dialled for it, both
-    `<address>:<port>`; with `dialled` empty it is the destination, which for a double tunnel is the gateway.
+    `<address>:<port>`; with `dialled` empty it is the destination, which for a double tunnel is the gateway. Endpoints
+    of one cluster with the same destination are told apart by their `id`, which is the destination if empty.
     `identities` are those that may answer a single tunnel. `matched` are keys and values that a cluster's
     `SocketMatch` looks for. `workload` is what istio-proxy's telemetry reads,
     `<name>;<namespace>;<canonical name>;<revision>;<cluster>`. In a cluster that is parted `by_source` it is for
@@ -70,6 +71,7 @@ class TunnelEndpoint(Struct, frozen=True, gc=False):
     matched: tuple[tuple[str, str], ...] = ()
     weight: int = 1
     sources: tuple[str, ...] = ()
+    id: str = ""
 
 
 Endpoint: TypeAlias = SocketEndpoint | TunnelEndpoint
@@ -100,7 +102,7 @@ def encode_endpoint(endpoint: Endpoint) -> Encoded:
         return encode(message)
     internal = message.endpoint.address.envoy_internal_address
     internal.server_listener_name = endpoint.listener
-    internal.endpoint_id = endpoint.destination
+    internal.endpoint_id = endpoint.id or endpoint.destination
     metadata = message.metadata.filter_metadata
     way = {"local": endpoint.destination}
     if endpoint.dialled:

@@ -356,6 +356,65 @@ def remote(world: World, name: str, number: int, *ips: str, gateways: int = 1) -
     )
 
 
+WAYPOINT = [
+    m.gateway("shop/wp", addresses=[("Hostname", "wp.shop.svc.cluster.local")]),
+    m.service("shop/wp", "10.10.0.9", ports={"mesh": 15008}, selector={"app": "wp"}),
+    *(m.pod(f"shop/wp-{one}", f"10.1.9.{one}", labels={"app": "wp"}, account="wp", ambient=False) for one in (1, 2)),
+]
+THROUGH = {"istio.io/use-waypoint": "wp", "istio.io/ingress-use-waypoint": "true"}
+
+
+def test_requests_go_through_the_waypoint_of_a_service_if_they_are_to() -> None:
+    ((_, endpoints),) = groups(world_of(orders(labels=THROUGH), ingress(), pod(1), *WAYPOINT))
+    assert places(endpoints) == ["connect_originate/10.1.9.1:15008", "connect_originate/10.1.9.2:15008"]
+    assert metadata(endpoints[0]) == {
+        "envoy.filters.listener.original_dst": {"local": "10.10.0.11:80", "waypoint": "10.1.9.1:15008"},
+        "istio": {"identities": "spiffe://cluster.local/ns/shop/sa/wp"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("service", "gone"),
+    [
+        (orders(labels={"istio.io/use-waypoint": "wp"}), []),  # nothing says so
+        (orders(labels=THROUGH), WAYPOINT[:1]),  # there is no such waypoint
+        (m.service("shop/orders", None, selector={"app": "orders"}, labels=THROUGH), []),  # no address to ask for
+    ],
+)
+def test_else_requests_go_straight_to_pods(service: m.Manifest, gone: list[m.Manifest]) -> None:
+    world = world_of(service, ingress(), pod(1), *WAYPOINT)
+    world.delete("quay", *gone)
+    world.step()
+    ((_, endpoints),) = groups(world)
+    assert places(endpoints) == ["connect_originate/10.1.0.1:8080"]
+
+
+def test_a_waypoint_without_ready_pods_is_not_passed_over() -> None:
+    world = world_of(orders(labels=THROUGH), ingress(), pod(1), *WAYPOINT[:2])
+    remote(world, "mesa", 2, "10.2.0.5")
+    world.step()
+    assert groups(world) == []
+
+
+def test_a_waypoint_at_home_is_left_to_find_the_ways_to_other_networks() -> None:
+    world = world_of(orders(labels=THROUGH), ingress(), pod(1), *WAYPOINT)
+    remote(world, "mesa", 2, "10.2.0.5")
+    world.step()
+    assert [(priority, len(endpoints)) for priority, endpoints in groups(world)] == [(0, 2)]
+
+
+def test_a_service_elsewhere_alone_is_left_to_the_gateway_there_which_knows_its_waypoint() -> None:
+    world = world_of(ingress(), *WAYPOINT)
+    remote(world, "mesa", 2, "10.2.0.5")
+    world.apply("mesa", WAYPOINT[0], orders(labels=THROUGH))
+    world.step()
+    ((_, (way,)),) = groups(world)
+    assert places([way]) == ["inner_connect_originate/198.51.100.20:15008"]
+    assert metadata(way)["istio"]["double_hbone"]["inner"] == (
+        "spiffe://cluster.local/ns/shop/sa/mesa,spiffe://cluster.local/ns/shop/sa/wp"
+    )
+
+
 def test_ways_to_other_networks_stand_behind_endpoints_at_home() -> None:
     world = world_of(orders(), ingress(), pod(1))
     remote(world, "mesa", 2, "10.2.0.5", "10.2.0.6")
