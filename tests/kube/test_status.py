@@ -12,8 +12,10 @@ from tests.kit.three_servers import SYSTEM, ThreeServers
 
 INGRESS = "/apis/networking.k8s.io/v1/namespaces/shop/ingresses/shown"
 GATEWAY = f"/apis/gateway.networking.k8s.io/v1/namespaces/{SYSTEM}/gateways/told"
+SERVICE = "/api/v1/namespaces/shop/services/shown"
 CLASS = "/apis/gateway.networking.k8s.io/v1/gatewayclasses/isthmus-told"
 ADDRESS = "192.0.2.9"
+THEN = "2026-01-01T00:00:00Z"
 
 
 def ingress(class_name: str = "isthmus") -> Manifest:
@@ -41,6 +43,10 @@ def done(plane: Plane) -> float:
     return found["isthmus.writes"].get(("done",), 0)
 
 
+async def at_rest(plane: Plane) -> bool:
+    return len(plane.control.tables.writes) == 0
+
+
 async def test_an_ingress_shows_an_address_while_it_is_served_and_what_was_written_is_taken_back(
     world: ThreeServers,
 ) -> None:
@@ -55,8 +61,9 @@ async def test_an_ingress_shows_an_address_while_it_is_served_and_what_was_writt
         assert [one["operation"] for one in managers if one["manager"] == "isthmus"] == ["Apply"]
         await world.alpha.apply(ingress("another"))
         await eventually_awaited(is_shown, 20.0, interval=0.05)
-        assert done(plane) == 2
-        assert len(plane.control.tables.writes) == 0
+        await eventually_awaited(lambda: at_rest(plane), 20.0, interval=0.05)
+        # Twice the Ingress, and `cart`, which is global.
+        assert done(plane) == 3
     managers = (await read(world, INGRESS))["metadata"]["managedFields"]
     assert "isthmus" not in {one["manager"] for one in managers}
 
@@ -79,12 +86,42 @@ async def test_a_gateway_and_its_class_are_told_their_conditions_once(world: Thr
         (listener,) = status["listeners"]
         assert conditions(listener)["Accepted"] == "True"
         # What the server makes of it is what was meant, else it would be written for ever.
-        async def at_rest() -> bool:
-            return len(plane.control.tables.writes) == 0
-
-        await eventually_awaited(at_rest, 20.0, interval=0.05)
-        assert done(plane) == 2
-    async with world.plane(leader_elect=False) as plane:
-        await eventually_awaited(at_rest, 20.0, interval=0.05)
-        assert done(plane) == 0
+        await eventually_awaited(lambda: at_rest(plane), 20.0, interval=0.05)
+        # Both, and `cart`, which is global.
+        assert done(plane) == 3
+    async with world.plane(leader_elect=False) as again:
+        await eventually_awaited(lambda: at_rest(again), 20.0, interval=0.05)
+        assert done(again) == 0
     await world.alpha.delete("GatewayClass", "isthmus-told", api_version="gateway.networking.k8s.io/v1")
+
+
+async def test_a_service_is_told_its_conditions_beside_those_of_others_and_loses_ours_alone(world: ThreeServers) -> None:
+    def service(**labels: str) -> Manifest:
+        return m.service("shop/shown", "10.96.7.7", is_global=True, labels=labels)
+
+    async def are(expected: dict[str, str]) -> bool:
+        return conditions((await read(world, SERVICE)).get("status", {})) == expected
+
+    await world.alpha.apply(service(**{"istio.io/use-waypoint": "nowhere"}))
+    other = {"type": "example.com/Other", "status": "True", "reason": "Other", "message": "", "lastTransitionTime": THEN}
+    head = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "shown", "namespace": "shop"}}
+    status, said = await world.alpha.ask(
+        "PATCH",
+        f"{SERVICE}/status?fieldManager=somebody",
+        {**head, "status": {"conditions": [other]}},
+        content_type="application/apply-patch+yaml",
+    )
+    assert status == 200, said
+    others = {"example.com/Other": "True"}
+    async with world.plane(leader_elect=False, istio_classes=True) as plane:
+        told = {**others, "isthmus.dev/Global": "True", "istio.io/WaypointBound": "False"}
+        await eventually_awaited(lambda: are(told), 20.0, interval=0.05)
+        await eventually_awaited(lambda: at_rest(plane), 20.0, interval=0.05)
+        await world.alpha.apply(service())
+        await eventually_awaited(lambda: are({**others, "isthmus.dev/Global": "True"}), 20.0, interval=0.05)
+        await eventually_awaited(lambda: at_rest(plane), 20.0, interval=0.05)
+    async with world.plane(leader_elect=False, istio_classes=True) as again:
+        await eventually_awaited(lambda: at_rest(again), 20.0, interval=0.05)
+        assert done(again) == 0
+        await world.alpha.apply(m.service("shop/shown", "10.96.7.7"))
+        await eventually_awaited(lambda: are(others), 20.0, interval=0.05)
