@@ -487,6 +487,11 @@ CATALOGUE: dict[str, Entry] = {
     "ImportAddressPending": Entry(
         "info", "The service has no address for the cluster set yet.", "Wait, or see its finding AddressPoolExhausted."
     ),
+    "MulticlusterServicesOff": Entry(
+        "info",
+        "This process tells ServiceExports nothing and makes no ServiceImports.",
+        "Set --multicluster-services if no other controller does.",
+    ),
     "NothingExported": Entry("info", "No cluster exports the service.", "Nothing to do."),
     "NamespaceNotOfHome": Entry(
         "info",

@@ -97,6 +97,7 @@ class ControlPlane:
                 domain_suffix=settings.domain_suffix,
                 clusterset_domain=settings.clusterset_domain,
                 export_clusterset_only=settings.export_clusterset_only,
+                multicluster_services=settings.multicluster_services,
                 ztunnel_accounts=tuple((one.namespace, one.name) for one in settings.ztunnel_accounts),
                 istio_classes=settings.istio_classes,
                 revision=settings.revision,

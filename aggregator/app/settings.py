@@ -252,6 +252,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             switch=True,
         ),
     ] = False
+    multicluster_services: Annotated[
+        bool,
+        Setting(
+            help="Tell ServiceExports of home how they do, and make its ServiceImports. Not beside another controller "
+            "of the Multi-Cluster Services API.",
+            parse=values.switch,
+            value="true|false",
+            show=values.show_switch,
+            switch=True,
+        ),
+    ] = True
     istio_classes: Annotated[
         bool,
         Setting(

@@ -26,7 +26,8 @@ class Home(msgspec.Struct, frozen=True):
     if their label istio.io/rev names this `revision`, or if they have none. Ingresses show the addresses of
     `ingress_service` (namespace, name), whose load balancer leads to their gateway, and `ingress_addresses`.
     Services that are exported have a host name with `clusterset_domain`, and are global under their own name as well
-    unless that is `export_clusterset_only`.
+    unless that is `export_clusterset_only`; whether this process tells home's objects of it, and makes imports, is
+    `multicluster_services`.
     What `stale_after` and `stale_ttl` (seconds) mean is told in `standing`.
     """
 
@@ -36,6 +37,7 @@ class Home(msgspec.Struct, frozen=True):
     domain_suffix: str = "cluster.local"
     clusterset_domain: str = "clusterset.local"
     export_clusterset_only: bool = False
+    multicluster_services: bool = True
     ztunnel_accounts: tuple[tuple[str, str], ...] = (("istio-system", "ztunnel"),)
     istio_classes: bool = False
     revision: str = "default"

@@ -54,8 +54,13 @@ def declare(
             return Withheld("NotOfHome", cluster)
         if not answers.all(at):
             return Withheld("ClusterNotRead")
+        if not home.multicluster_services:
+            return ConditionsStatus() if export.told else Withheld("MulticlusterServicesOff")
         if not includes(at, cluster, namespace):
             return ConditionsStatus() if export.told else UNSELECTED
+        if export.conditions and not export.told:
+            # Two that write one condition would do so forever.
+            return Withheld("OfOtherController")
         flaw = unexportable(at.get(services, (cluster, "Service", namespace, name)))
         service = at.get(exports.services, (namespace, name))
         conflicts = service.conflicts if service is not None and not flaw else ()

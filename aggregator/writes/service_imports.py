@@ -77,11 +77,13 @@ def declare(
     def of_object(
         at: At, name: Name, present: ServiceImport | None, service: ClusterSetService | None
     ) -> Outcome[OwnedObject]:
-        selected = includes(at, home.cluster, name[0])
-        if service is None or not selected:
-            if present is not None:
-                return Removal(present.uid)
-            return Withheld("NothingExported") if selected else UNSELECTED
+        unwanted = Withheld("NothingExported") if service is None else None
+        if not home.multicluster_services:
+            unwanted = Withheld("MulticlusterServicesOff")
+        elif not includes(at, home.cluster, name[0]):
+            unwanted = UNSELECTED
+        if service is None or unwanted is not None:
+            return Removal(present.uid) if present is not None else unwanted or UNSELECTED
         if at.get(sources.namespaces, home.namespace_key(home.cluster, name[0])) is None:
             return Withheld("NamespaceNotOfHome")
         spec = wanted(at, name, service)

@@ -11,6 +11,7 @@ from tests.kit import manifests as m
 from tests.unit.aggregator.writes.told import ToldWorld
 from watchers.facts.cluster import Answered
 from watchers.owned_objects import Removal
+from watchers.writes import WriteKey
 
 APP = {"app": "cart"}
 EXPORT, IMPORT = "ServiceExport", "ServiceImport"
@@ -36,6 +37,15 @@ class Clusters(ToldWorld):
         apply = self.apply if cluster == "alpha" else self.beta
         own = {"vip": "10.0.0.1", "selector": APP, **service}
         apply(m.service("shop/cart", own.pop("vip"), **own), m.service_export("shop/cart", created=created))
+
+    def settle(self) -> list[WriteKey]:
+        """What was written of exports and imports."""
+        return [key for key in super().settle() if key[1] in (EXPORT, IMPORT)]
+
+    def apply_as_it_is(self, document: m.Manifest) -> None:
+        """With its owners, as another process left it."""
+        self.store.apply(document)
+        self.world.apply("alpha", document)
 
     def imported(self, name: str = "shop/cart") -> Any:
         namespace, _, own = name.rpartition("/")
@@ -119,6 +129,31 @@ def test_exports_of_remotes_are_told_by_their_own_control_planes() -> None:
     told = Clusters()
     told.export("beta")
     assert [key[:2] for key in told.settle()] == [("alpha", IMPORT), ("alpha", IMPORT)]
+
+
+def test_an_export_that_another_controller_tells_is_left_to_it() -> None:
+    told = Clusters()
+    told.export("alpha")
+    valid = {"type": "Valid", "status": "True", "reason": "Valid", "message": "", "observedGeneration": 1}
+    told.apply({**m.service_export("shop/cart"), "status": {"conditions": [valid]}})
+    told.settle()
+    assert told.status(EXPORT, "shop/cart") == {"conditions": [valid]}
+
+
+def test_where_it_is_switched_off_what_was_written_is_taken_back() -> None:
+    told = Clusters()
+    told.export("alpha")
+    told.settle()
+    off = Clusters(multicluster_services=False)
+    off.export("alpha")
+    assert off.settle() == []
+    for kind in (EXPORT, IMPORT):
+        stored = told.store.get(kind, ("shop", "cart"))
+        assert stored is not None
+        off.apply_as_it_is(stored.document)
+    off.settle()
+    assert off.imported() is None
+    assert off.status(EXPORT, "shop/cart") == {}
 
 
 # Imports.
@@ -276,7 +311,7 @@ def test_a_cluster_that_has_not_been_read_yet_takes_nothing_from_its_imports() -
     told.world.leave("beta")
     told.world.cluster("beta", "connecting", deadline=0.0)
     told.remove(EXPORT, "shop/cart")
-    assert {key[1] for key in told.settle()} == {"Service"}
+    assert told.settle() == []
     assert told.imported() is not None
     told.world.leave("beta")
     told.settle()
