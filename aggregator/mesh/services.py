@@ -234,6 +234,8 @@ def index(
     candidates = graph.index("candidates of services", everything, lambda _, one: (one.key,))
 
     def taking_part(at: At, _key: tuple[str, ...], service: Declared) -> Outcome[Declared]:
+        if service.cluster == home.cluster and service.kind == "Service":
+            return service  # it decides
         others = at.group(candidates, service.key)
         if len(others) == 1 or any(one.object == service.object for one in merged_from(home, others.values())):
             return service
