@@ -1,4 +1,4 @@
-"""Services with a waypoint behind an east-west gateway on a real Envoy: who goes through it, and who straight."""
+"""Services with a waypoint and gateways that are real Envoys: who goes through it, and who straight."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from aggregator.demo.credentials import TRUST_DOMAIN
 from aggregator.demo.destination import Pod
-from aggregator.demo.stage import NAMESPACE
+from aggregator.demo.stage import HOST, NAMESPACE, Site
 from tests.kit import manifests as m
 from tests.kit import tunnel as t
 from tests.kit.mesh import Mesh
@@ -27,17 +27,22 @@ LABELS = '  labels: {istio.io/global: "true"}\n'
 async def mesh(tmp_path: Path, binary: Path) -> AsyncIterator[Mesh]:
     """East with its pods, a waypoint in its namespace that no service has yet, and its gateway."""
     async with Mesh(tmp_path, binary) as mesh:
-        east = mesh.stage.east
-        write_waypoint(mesh)
-        identity = Identity(TRUST_DOMAIN, NAMESPACE, "waypoint", "waypoint-1")
-        certificate, key = mesh.stage.credentials.issue(east.name, identity)
-        # What a waypoint does with a request matters here as little as what an application does.
-        waypoint = Pod(
-            "waypoint-1", east.address("1.20"), certificate, key, mesh.stage.credentials.root, (CATALOG,), 8080
-        )
-        await mesh.plane.start_pods(east, [*mesh.stage.destinations(east), waypoint])
-        await (await mesh.start_gateway(east)).ready()
+        write_waypoint(mesh.stage.east)
+        await start_pods(mesh, mesh.stage.east, CATALOG)
+        await (await mesh.start_gateway(mesh.stage.east)).ready()
         yield mesh
+
+
+async def start_pods(mesh: Mesh, site: Site, *authorities: str) -> None:
+    """Starts the pods of a cluster and that of its waypoint, which is asked for these authorities.
+
+    What a waypoint does with a request matters here as little as what an application does.
+    """
+    identity = Identity(TRUST_DOMAIN, NAMESPACE, "waypoint", "waypoint-1")
+    certificate, key = mesh.stage.credentials.issue(site.name, identity)
+    root, address = mesh.stage.credentials.root, site.address("1.20")
+    waypoint = Pod("waypoint-1", address, certificate, key, root, authorities, 8080)
+    await mesh.plane.start_pods(site, [*mesh.stage.destinations(site), waypoint])
 
 
 @pytest.fixture
@@ -47,24 +52,27 @@ async def client(mesh: Mesh) -> AsyncIterator[Client]:
     await client.close()
 
 
-def write_waypoint(mesh: Mesh, *, ready: bool = True) -> None:
+def write_waypoint(site: Site, *, ready: bool = True) -> None:
     """The waypoint's Gateway, its Service, which says nothing of being global, and its pod."""
-    east, managed = mesh.stage.east, {"gateway.istio.io/managed": "istio.io-mesh-controller"}
+    managed = {"gateway.istio.io/managed": "istio.io-mesh-controller"}
     own = {"app": "waypoint", **managed}
     m.write_manifests(
-        east.manifests,
+        site.manifests,
         m.gateway("shop/waypoint", addresses=[("Hostname", "waypoint.shop.svc.cluster.local")]),
-        m.service("shop/waypoint", east.address("96.20"), ports={"mesh": 15008}, selector=own, labels=managed),
-        m.pod("shop/waypoint-1", east.address("1.20"), labels=own, account="waypoint", ambient=False, ready=ready),
+        m.service("shop/waypoint", site.address("96.20"), ports={"mesh": 15008}, selector=own, labels=managed),
+        m.pod("shop/waypoint-1", site.address("1.20"), labels=own, account="waypoint", ambient=False, ready=ready),
         file="waypoint.yaml",
     )
 
 
 def use_waypoint(mesh: Mesh, *, ingress: bool = False) -> None:
-    """The service asks for the waypoint, for ingress gateways as well if so."""
+    """East's service asks for the waypoint, for ingress gateways as well if so."""
+    mesh.edit(mesh.stage.east, "catalog.yaml", LABELS, labels(ingress=ingress))
+
+
+def labels(*, ingress: bool) -> str:
     more = ', istio.io/ingress-use-waypoint: "true"' if ingress else ""
-    labels = f'  labels: {{istio.io/global: "true", istio.io/use-waypoint: waypoint{more}}}\n'
-    mesh.edit(mesh.stage.east, "catalog.yaml", LABELS, labels)
+    return f'  labels: {{istio.io/global: "true", istio.io/use-waypoint: waypoint{more}}}\n'
 
 
 async def reached(mesh: Mesh, client: Client, wanted: str, **headers: str) -> None:
@@ -112,7 +120,7 @@ async def test_a_service_gets_a_waypoint_and_loses_it_and_no_tunnel_breaks(mesh:
 async def test_a_waypoint_without_ready_pods_is_not_passed_over(mesh: Mesh, client: Client) -> None:
     use_waypoint(mesh)
     await reached(mesh, client, WAYPOINT)
-    write_waypoint(mesh, ready=False)
+    write_waypoint(mesh.stage.east, ready=False)
 
     async def closed() -> bool:
         try:
@@ -132,3 +140,36 @@ async def test_the_log_shows_the_way_through_the_waypoint(mesh: Mesh, client: Cl
     passed = await mesh.east_west.logged(lambda line: line["listener"] == "to_waypoint")
     assert passed["authority"] == "waypoint.shop.svc.cluster.local:15008"
     assert passed["upstream"].startswith(f"envoy://forward_inner_connect/{mesh.stage.east.prefix}.1.20:15008")
+
+
+# Ingress gateways.
+
+
+async def test_an_ingress_gateway_is_led_to_the_waypoint_of_a_service_elsewhere(tmp_path: Path, binary: Path) -> None:
+    async with Mesh(tmp_path, binary) as mesh:
+        west, east = mesh.stage.sites
+        write_waypoint(east)
+        await mesh.start_pods(west)
+        await start_pods(mesh, east, CATALOG)
+        for gateway in [await mesh.start_gateway(site) for site in mesh.stage.sites]:
+            await gateway.ready()
+        assert (await mesh.traveller.follow(HOST, "/")).echo.app.startswith("catalog-")
+        use_waypoint(mesh, ingress=True)
+        await mesh.answered(HOST, "/", lambda journey: journey.echo.app == "waypoint-1", times=3)
+
+
+async def test_an_ingress_gateway_goes_through_the_waypoint_at_home_and_never_around_it(
+    tmp_path: Path, binary: Path
+) -> None:
+    async with Mesh(tmp_path, binary) as mesh:
+        west, east = mesh.stage.sites
+        write_waypoint(west)
+        await start_pods(mesh, west, f"{west.address('96.2')}:80")
+        await mesh.start_pods(east)
+        for gateway in [await mesh.start_gateway(site) for site in mesh.stage.sites]:
+            await gateway.ready()
+        service = "  name: orders\n  namespace: shop\n"
+        mesh.edit(west, "shop.yaml", service + LABELS, service + labels(ingress=True))
+        await mesh.answered(HOST, "/orders", lambda journey: journey.echo.app == "waypoint-1", times=3)
+        write_waypoint(west, ready=False)
+        await mesh.status(HOST, "/orders", 503)
