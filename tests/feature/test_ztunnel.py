@@ -31,7 +31,7 @@ from watchers.directory import Directory
 from xds import protos
 from xds.client import StreamEnded
 from xds.messages.authorization import AUTHORIZATION_TYPE
-from xds.messages.workload import ADDRESS_TYPE
+from xds.messages.workload import ADDRESS_TYPE, WORKLOAD_TYPE
 
 discovery = protos.envoy.service.discovery.v3
 BEHIND = {GATEWAY, WAY}
@@ -74,9 +74,10 @@ async def test_what_comes_over_the_wire_equals_our_own_record_and_a_ztunnel_take
         findings = (await plane.admin("/findings")).json()
     bodies = {resource.name: golden.decode(ADDRESS_TYPE, resource.body) for resource in answer.resources}
     assert bodies == recorded["address"]
-    assert {resource.name: resource.version for resource in answer.resources} == recorded["versions"]
+    versions = {resource.name: resource.version for resource in answer.resources}
+    assert versions == {name: recorded["versions"][name] for name in recorded["address"]}
     assert findings == recorded["findings"]
-    assert machine.held(ADDRESS_TYPE) == recorded["versions"]
+    assert {**machine.held(ADDRESS_TYPE), **machine.held(AUTHORIZATION_TYPE)} == recorded["versions"]
     assert [(response.error, response.removed) for response in machine.received] == [("", ()), ("", ())]
     assert machine.oddities == []
 
@@ -152,6 +153,30 @@ async def test_fifty_clients_at_once_are_told_the_same_bytes(world: TwoClusters)
 
         answers = await asyncio.gather(*(ask() for _ in range(50)))
     assert len(set(answers)) == 1
+
+
+@pytest.mark.parametrize("asked", [CART, "net1/10.96.1.10"])
+async def test_a_ztunnel_that_asks_is_told_what_a_connection_needs(world: TwoClusters, asked: str) -> None:
+    node = Node(pod_name="ztunnel-1", namespace="istio-system", node_name="alpha-1")
+    ztunnel = Ztunnel("net1", node, on_demand=True)
+    async with world.plane() as plane, plane.connect(ztunnel) as client:
+        await client.until(lambda machine: machine.ready and CLIENT in machine.held(ADDRESS_TYPE))
+        assert CART not in client.machine.held(ADDRESS_TYPE)
+        await client.demand(asked)
+        await client.until(lambda machine: not machine.demanded)
+        assert isinstance(ztunnel.connect(CLIENT, "10.96.1.10:80"), Route)
+        assert {CART, CART_1, CART_2, *BEHIND} <= set(client.machine.held(ADDRESS_TYPE))
+        assert client.machine.oddities == []
+
+
+async def test_whoever_asks_for_bare_workloads_is_told_them_without_services(world: TwoClusters) -> None:
+    async with world.plane() as plane, plane.client() as client, client.delta() as stream:
+        await stream.subscribe(WORKLOAD_TYPE)
+        answer = await stream.receive()
+    told = {resource.name: resource.message() for resource in answer.resources}
+    assert {CLIENT, CART_1, CART_2, *BEHIND} <= told.keys()
+    assert CART not in told
+    assert all(message.uid == name for name, message in told.items())
 
 
 # Changes of files.

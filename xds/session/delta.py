@@ -143,12 +143,12 @@ class DeltaExchange(Exchange[DeltaRequest]):
         """Send a resource, unless the client would refuse it, is not to be told yet, or (true) holds it."""
         claim = self._claims.get(name)
         if claim is not None:
-            if self.content.state != "settled" and not self.content.final(name):
+            again = not self._joined_anew.isdisjoint(resource.ties.joins)
+            untold = self.content.state != "settled" and not self.content.final(name)
+            if untold and not (again and claim == resource.version):  # as it is held it may be sent at any time
                 return False
             del self._claims[name]
-            if (claim == resource.version or self.content.current(name, claim)) and self._joined_anew.isdisjoint(
-                resource.ties.joins
-            ):
+            if not again and (claim == resource.version or self.content.current(name, claim)):
                 return True
         # A claim does not tell what the client's version admitted: perhaps less.
         if not self._reconciled and resource.ties.admits and (claim is None or resource.ties.admits > ADMITS_HEALTHY):
@@ -164,8 +164,14 @@ class DeltaExchange(Exchange[DeltaRequest]):
         """Send what joins that which the client is given anew; its claims may have been taken for good before."""
         self._joining_due = False
         for name, resource in self.content.items():
-            if not self._joined_anew.isdisjoint(resource.ties.joins) and self.interest.covers(name):
+            if (
+                not self._joined_anew.isdisjoint(resource.ties.joins)
+                and name not in self._waiting
+                and self.interest.covers(name)
+            ):
                 self._offer(name, resource)
+                # Were the stream to break between the two, the client would name both, and nobody know that it must.
+                self._limit = WHOLE
 
     def _compose(self, tick: int, released: int) -> Response | None:
         if self._everything:

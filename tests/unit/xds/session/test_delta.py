@@ -436,16 +436,20 @@ def test_while_content_is_partial_nothing_that_the_client_names_with_what_it_joi
     assert sent(client) == set()
 
 
-@pytest.mark.parametrize("final", [set(), {"w"}], ids=["in the end", "at once"])
-def test_while_content_is_partial_what_joins_something_new_is_sent_when_it_is_certain(final: set[str]) -> None:
+@pytest.mark.parametrize(
+    ("text", "final"), [("joins s", set()), ("joins s; changed", {"w"}), ("joins s; changed", set())]
+)
+def test_while_content_is_partial_what_joins_something_new_is_sent_unless_it_may_still_change(
+    text: str, final: set[str]
+) -> None:
     view = View({"w": "joins s", "x": "1"})
     client = client_of(view)
     client.subscribe(TYPE)
     client.ack()
-    view.change(s="admits healthy")
+    view.change(w=text, s="admits healthy")
     view.state, view.final = "partial", final
     client.session.close()
-    assert reconnected(client) == {"s", *final}
+    assert reconnected(client) == ({"s"} if text != "joins s" and not final else {"s", "w"})
     view.state = "settled"
     client.poll()
     client.ack_all()
@@ -458,9 +462,21 @@ def test_where_an_answer_is_split_lower_ranks_go_first(monkeypatch: pytest.Monke
     client = client_of(view)
     client.subscribe(TYPE)
     client.ack()
-    view.change(s="admits all")
+    view.change({**many(20, "joins s; and more"), "s": "admits healthy; and more"})
     client.session.close()
     reconnected(client)
     assert len(client.all) > 2
     assert "s" in client.all[0].texts
     assert sent(client) == set(view.content)
+
+
+def test_what_must_come_again_is_not_split_from_what_it_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "CHUNK", 500)
+    view = View({**many(20, "joins s"), "s": "admits healthy"})
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.ack()
+    view.change(s="admits all")
+    client.session.close()
+    reconnected(client)
+    assert [response.texts.keys() for response in client.all] == [view.content.keys()]
