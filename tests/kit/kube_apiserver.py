@@ -53,7 +53,12 @@ _CLUSTER_WIDE = {
     "Namespace",
     "Node",
 }
-_PLURALS = {"EndpointSlice": "endpointslices", "Ingress": "ingresses"}
+_PLURALS = {
+    "AuthorizationPolicy": "authorizationpolicies",
+    "EndpointSlice": "endpointslices",
+    "Ingress": "ingresses",
+    "ServiceEntry": "serviceentries",
+}
 
 
 class KubeServer:

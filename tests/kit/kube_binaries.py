@@ -13,7 +13,9 @@ import tempfile
 from collections.abc import Sequence
 from functools import cache as once
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import yaml
 
 from tests.kit.envoy import cache
 from tests.kit.go_builds import NoProgram, built, module, tidy
@@ -21,6 +23,7 @@ from tests.kit.go_builds import NoProgram, built, module, tidy
 KUBERNETES = "1.36.1"
 ETCD = "3.6.8"
 GATEWAY_API = "sigs.k8s.io/gateway-api@v1.6.0"
+ISTIO_API = "istio.io/api@v1.27.3"
 MCS_API = "sigs.k8s.io/mcs-api@v0.5.2"
 
 _SERVER = "k8s.io/kubernetes/cmd/kube-apiserver"
@@ -77,6 +80,13 @@ def _go_mod() -> str:
 
 def _block(verb: str, lines: Sequence[str]) -> str:
     return "\n".join([f"{verb} (", *(f"\t{line}" for line in lines), ")"])
+
+
+def istio_crds(*names: str) -> list[dict[str, Any]]:
+    """The definitions of Istio's kinds of these full names, which stand in one file. Raises NoProgram."""
+    (file,) = crds(ISTIO_API, "kubernetes")
+    documents = yaml.safe_load_all(file.read_text(encoding="utf-8"))
+    return [one for one in documents if one and one["metadata"]["name"] in names]
 
 
 def mcs_crds() -> Sequence[Path]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.kit import manifests as m
 from tests.kit.eventually import eventually_awaited
+from tests.kit.kube_binaries import istio_crds
 from tests.kit.manifests import Manifest
 from tests.kit.plane import Plane
 from tests.kit.three_servers import SYSTEM, ThreeServers
@@ -15,6 +16,9 @@ GATEWAY = f"/apis/gateway.networking.k8s.io/v1/namespaces/{SYSTEM}/gateways/told
 SERVICE = "/api/v1/namespaces/shop/services/shown"
 CLASS = "/apis/gateway.networking.k8s.io/v1/gatewayclasses/isthmus-told"
 ADDRESS = "192.0.2.9"
+POLICY = "/apis/security.istio.io/v1/namespaces/shop/authorizationpolicies/shown"
+ENTRY = "/apis/networking.istio.io/v1/namespaces/shop/serviceentries/shown"
+ISTIO = ("authorizationpolicies.security.istio.io", "serviceentries.networking.istio.io")
 THEN = "2026-01-01T00:00:00Z"
 
 
@@ -95,7 +99,7 @@ async def test_a_gateway_and_its_class_are_told_their_conditions_once(world: Thr
     await world.alpha.delete("GatewayClass", "isthmus-told", api_version="gateway.networking.k8s.io/v1")
 
 
-async def test_a_service_is_told_its_conditions_beside_those_of_others_and_loses_ours_alone(world: ThreeServers) -> None:
+async def test_a_service_is_told_conditions_beside_those_of_others_and_loses_ours_alone(world: ThreeServers) -> None:
     def service(**labels: str) -> Manifest:
         return m.service("shop/shown", "10.96.7.7", is_global=True, labels=labels)
 
@@ -103,12 +107,12 @@ async def test_a_service_is_told_its_conditions_beside_those_of_others_and_loses
         return conditions((await read(world, SERVICE)).get("status", {})) == expected
 
     await world.alpha.apply(service(**{"istio.io/use-waypoint": "nowhere"}))
-    other = {"type": "example.com/Other", "status": "True", "reason": "Other", "message": "", "lastTransitionTime": THEN}
+    other = {"type": "example.com/Other", "status": "True", "reason": "Other", "message": ""}
     head = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "shown", "namespace": "shop"}}
     status, said = await world.alpha.ask(
         "PATCH",
         f"{SERVICE}/status?fieldManager=somebody",
-        {**head, "status": {"conditions": [other]}},
+        {**head, "status": {"conditions": [{**other, "lastTransitionTime": THEN}]}},
         content_type="application/apply-patch+yaml",
     )
     assert status == 200, said
@@ -125,3 +129,47 @@ async def test_a_service_is_told_its_conditions_beside_those_of_others_and_loses
         assert done(again) == 0
         await world.alpha.apply(m.service("shop/shown", "10.96.7.7"))
         await eventually_awaited(lambda: are(others), 20.0, interval=0.05)
+
+
+async def test_istios_kinds_are_told_theirs_and_keep_those_of_others_in_the_one_list(world: ThreeServers) -> None:
+    definitions = istio_crds(*ISTIO)
+    assert len(definitions) == len(ISTIO)
+    await world.alpha.apply(*definitions)
+    use = {"istio.io/use-waypoint": "nowhere"}
+    await world.alpha.apply(
+        m.authorization_policy("shop/shown", {"to": [{"operation": {"methods": ["GET"]}}]}),
+        m.service_entry("shop/shown", "a.ext", resolution="DNS", labels=use),
+    )
+    head = {"apiVersion": "security.istio.io/v1", "kind": "AuthorizationPolicy"}
+    # As Istio writes them, generations are text.
+    other = {"type": "Other", "status": "True", "reason": "Other", "observedGeneration": "1"}
+    status, said = await world.alpha.ask(
+        "PATCH",
+        f"{POLICY}/status?fieldManager=somebody",
+        {**head, "metadata": {"name": "shown", "namespace": "shop"}, "status": {"conditions": [other]}},
+        content_type="application/apply-patch+yaml",
+    )
+    assert status == 200, said
+
+    async def are(policy: dict[str, str], entry: dict[str, str], addresses: int) -> bool:
+        of_entry = (await read(world, ENTRY)).get("status", {})
+        given = len(of_entry.get("addresses", ()))
+        of_policy = conditions((await read(world, POLICY)).get("status", {}))
+        return (of_policy, conditions(of_entry), given) == (policy, entry, addresses)
+
+    others = {"Other": "True"}
+    told = {**others, "ZtunnelAccepted": "True"}, {"istio.io/WaypointBound": "False"}, 2
+    async with world.plane(leader_elect=False, istio_classes=True) as plane:
+        await eventually_awaited(lambda: are(*told), 20.0, interval=0.05)
+        await eventually_awaited(lambda: at_rest(plane), 20.0, interval=0.05)
+        before = done(plane)
+    async with world.plane(leader_elect=False, istio_classes=True) as again:
+        await eventually_awaited(lambda: at_rest(again), 20.0, interval=0.05)
+        # Both, and what two clusters have: a Gateway, and `cart`, which is global.
+        assert (before, done(again)) == (4, 0)
+    # Beside an istiod its conditions are its own business, addresses are not.
+    async with world.plane(leader_elect=False) as beside:
+        await eventually_awaited(lambda: are(others, {}, 2), 20.0, interval=0.05)
+        await eventually_awaited(lambda: at_rest(beside), 20.0, interval=0.05)
+    for name in ISTIO:
+        await world.alpha.delete("CustomResourceDefinition", name, api_version="apiextensions.k8s.io/v1")
