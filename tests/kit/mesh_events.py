@@ -22,6 +22,7 @@ SPECS: tuple[dict[str, Any], ...] = ({}, {"publishNotReadyAddresses": True}, {"t
 KINDS = (
     *("namespace", "selectors", "system", "node", "pod", "pod", "service", "service", "slice", "gateway"),
     *("service entry", "service entry", "workload entry", "policy", "peer authentication", "waypoint", "mesh config"),
+    "export",
 )
 WAYPOINTS: tuple[dict[str, str], ...] = (
     {},
@@ -34,7 +35,7 @@ RULES: tuple[dict[str, Any], ...] = (
     {"from": [{"source": {"namespaces": ["front"]}}]},
     {"to": [{"operation": {"ports": ["80"], "methods": ["GET"]}}]},
 )
-HOSTS = ("a.ext", "b.ext", "*.ext", "cart.shop.svc.cluster.local")
+HOSTS = ("a.ext", "b.ext", "*.ext", "cart.shop.svc.cluster.local", "cart.shop.svc.clusterset.local")
 ENDPOINTS: tuple[Any, ...] = ("192.0.2.1", {"address": "192.0.2.2", "network": "net-b", "weight": 3}, "db.example", "")
 
 
@@ -48,6 +49,10 @@ def objects(draw: st.DrawFn) -> Manifest:
         return draw(entries(kind, name, number))
     if kind in ("policy", "peer authentication", "mesh config"):
         return draw(settings_of_a_mesh(kind, name, number))
+    if kind == "export":
+        return m.service_export(
+            f"shop/{name}", created=draw(st.sampled_from(("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")))
+        )
     if kind == "waypoint":
         own = draw(st.sampled_from(("wp", "wp2")))
         return m.gateway(
