@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from aggregator.views import ztunnel
+from tests.kit.mesh_events import events, mesh, take
 from tests.kit.told_world import (
     NODE,
     Backend,
@@ -31,6 +32,8 @@ from tests.kit.told_world import (
     standing_in,
 )
 from tests.kit.ztunnel import Node, ZtunnelMachine
+from xds import protos
+from xds.encoded import ADMITS_ALL, ADMITS_HEALTHY, ADMITS_NOTHING
 from xds.session import delta
 
 SOME = settings(max_examples=80, stateful_step_count=12, deadline=None)
@@ -228,3 +231,24 @@ def test_a_ztunnel_ends_with_what_there_is_and_never_holds_a_name_of_what_it_was
 ) -> None:
     monkeypatch.setattr(delta, "CHUNK", chunk)
     run_state_machine_as_test(Streams, settings=SOME)
+
+
+@settings(max_examples=40, deadline=None)
+@given(events())
+def test_ties_of_whatever_is_told_follow_from_its_bytes(happened: list[Any]) -> None:
+    world = mesh()
+    for cluster, event, deleted in happened:
+        take(world, cluster, event, deleted=deleted)
+    world.step()
+    told = [one for (view, _), one in world.resources.items() if view == ztunnel.ADDRESSES.name]
+    assert told
+    for one in told:
+        assert (set(one.ties.joins), one.ties.admits) == ties_in(one.body.tobytes())
+
+
+def ties_in(data: bytes) -> tuple[set[str], int]:
+    address = protos.istio.workload.Address.FromString(data)
+    if address.HasField("workload"):
+        return set(address.workload.services), ADMITS_NOTHING
+    all_of_them = address.service.load_balancing.health_policy == protos.istio.workload.LoadBalancing.ALLOW_ALL
+    return set(), ADMITS_ALL if all_of_them else ADMITS_HEALTHY

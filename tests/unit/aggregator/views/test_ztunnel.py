@@ -57,3 +57,12 @@ def test_a_workload_joins_the_services_it_is_an_endpoint_of_and_these_say_whom_t
     )
     world.step()
     assert world.resources[view, CART].ties.admits == ADMITS_ALL
+
+
+def test_in_a_split_answer_what_may_not_be_admitted_comes_after_its_service() -> None:
+    world = shop()
+    world.apply("alpha", m.pod("shop/cart-2", "10.1.0.3", labels={"app": "cart"}, ready=False))
+    world.step()
+    view = ztunnel.ADDRESSES.name
+    ranks = [world.resources[view, name].ties.rank for name in (CART, POD, "alpha//Pod/shop/cart-2")]
+    assert ranks == sorted(set(ranks))
