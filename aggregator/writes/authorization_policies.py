@@ -76,4 +76,4 @@ def _message(flaws: tuple[Flaw, ...]) -> str:
     ]
     fields = [f"{flaw.field}: {flaw.detail}" for flaw in flaws[:_MOST]]
     more = f"; and {len(flaws) - _MOST} more" if len(flaws) > _MOST else ""
-    return f"{' '.join(told)} It is about {'; '.join(fields)}{more}."
+    return f"{' '.join(told)} It is about {'; '.join(fields)}{more}."[: made.LONGEST_MESSAGE]

@@ -21,6 +21,8 @@ ACCEPTED: Final = "Accepted"
 PROGRAMMED: Final = "Programmed"
 RESOLVED: Final = "ResolvedRefs"
 CONFLICTED: Final = "Conflicted"
+LONGEST_MESSAGE: Final = 32_768
+"""Characters: the longest an API server takes."""
 
 
 def good(type_: str, generation: int, message: str = "") -> Condition:

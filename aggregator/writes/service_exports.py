@@ -28,9 +28,6 @@ VALID: Final = "Valid"
 READY: Final = "Ready"
 CONFLICT: Final = "Conflict"
 
-_LONGEST_MESSAGE = 32_768
-"""Characters: the longest an API server takes."""
-
 
 def declare(
     graph: Graph,
@@ -89,5 +86,5 @@ def _conflict(conflicts: tuple[Conflict, ...], generation: int) -> Condition:
     if not conflicts:
         return Condition(CONFLICT, "False", "NoConflicts", "", generation)
     reason = ",".join([one.reason for one in conflicts])
-    message = "; ".join([one.message for one in conflicts])[:_LONGEST_MESSAGE]
+    message = "; ".join([one.message for one in conflicts])[: made.LONGEST_MESSAGE]
     return Condition(CONFLICT, "True", reason, message, generation)

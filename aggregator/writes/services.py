@@ -93,4 +93,4 @@ def _message(disagreements: tuple[tuple[str, str], ...]) -> str:
     for code, detail in disagreements:
         entry = findings.CATALOGUE[code]
         told.append(f"{entry.meaning} {detail[:1].upper()}{detail[1:]}. {entry.cure}")
-    return " ".join(told)
+    return " ".join(told)[: made.LONGEST_MESSAGE]

@@ -76,6 +76,14 @@ def test_clusters_that_contradict_each_other_are_told_with_what_they_say() -> No
     assert "Give the Service the same ports" in message(world, "isthmus.dev/ClustersAgree")
 
 
+def test_a_message_is_no_longer_than_an_api_server_takes_and_comes_to_rest() -> None:
+    ports = {f"port-{number}": 1000 + number for number in range(100)}
+    elsewhere = tuple([(f"c{number:02}", cart(is_global=True, ports=ports)) for number in range(30)])
+    world = told(cart(is_global=True), elsewhere=elsewhere)
+    assert len(message(world, "isthmus.dev/ClustersAgree")) == 32768
+    assert world.settle() == []
+
+
 def test_a_service_that_is_not_shared_is_told_nothing_and_loses_what_we_wrote() -> None:
     world = told(cart(is_global=True), elsewhere=(("beta", cart(is_global=True)),))
     world.apply(cart())
