@@ -74,21 +74,19 @@ def read_entry(resource: Resource) -> AddressEntry:
                 )
             ),
         )
+    # Plain statements: this runs for every workload of the mesh.
     workload = address.workload
-    own = () if workload.network_mode == _HOST_NETWORK else workload.addresses
-    return AddressEntry(
-        is_service=False,
-        addresses=_names((workload.network, one) for one in own),
-        ranges=(),
-        needs=tuple(
-            _gateway(getattr(workload, field))
-            for field in ("network_gateway", "waypoint")
-            if workload.HasField(field)
-        ),
-        cluster=workload.cluster_id,
-        node=workload.node,
-        tunnel=workload.tunnel_protocol == _HBONE,
-    )
+    needs: tuple[str, ...] = ()
+    if workload.HasField("network_gateway"):
+        needs = (_gateway(workload.network_gateway),)
+    if workload.HasField("waypoint"):
+        needs = (*needs, _gateway(workload.waypoint))
+    addresses: tuple[str, ...] = ()
+    if workload.network_mode != _HOST_NETWORK:
+        network = workload.network
+        addresses = tuple([name for one in workload.addresses if (name := address_name(network, one))])
+    tunnel = workload.tunnel_protocol == _HBONE
+    return AddressEntry(False, addresses, (), needs, workload.cluster_id, workload.node, tunnel)
 
 
 def _names(addresses: Iterable[tuple[str, bytes]]) -> tuple[str, ...]:
