@@ -77,11 +77,12 @@ class DeltaExchange(Exchange[DeltaRequest]):
             self._claim(claims)
 
     def _claim(self, claims: Mapping[str, str]) -> None:
-        for name, version in claims.items():
-            if version:
-                self._claims[name] = version
-            else:  # asked for earlier and never answered
-                self._asked[name] = True
+        self._claims.update(claims)
+        if "" in claims.values():
+            for name, version in claims.items():
+                if not version:  # asked for earlier and never answered
+                    del self._claims[name]
+                    self._asked[name] = True
         self._reconciled = not self._claims
         self._limit = CHUNK
 
