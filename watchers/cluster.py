@@ -101,6 +101,7 @@ class ClusterWatch(Generic[C, K]):
         self._told = ("", False)
         self._answered: frozenset[str] = frozenset()
         self._read: frozenset[str] = frozenset()
+        self._answering = False
         self._fact = Cluster("connecting", home, deadline, "", self._seconds())
         self._tell()
 
@@ -283,7 +284,9 @@ class ClusterWatch(Generic[C, K]):
     def _answers(self) -> list[tuple[ObjectKey, Fact]]:
         key = (self.cluster, "Answered", "", self.cluster)
         answered = Answered(tuple(sorted(self._answered)), tuple(sorted(self._read)))
-        return [(key, answered)] if self._answered or self._read else []
+        # Once something was told, that it holds no more is to be told as well.
+        self._answering = self._answering or bool(self._answered or self._read)
+        return [(key, answered)] if self._answering else []
 
     def _state(self) -> tuple[ObjectKey, Cluster]:
         """Key and fact of the cluster now. Its moments change with its state alone."""

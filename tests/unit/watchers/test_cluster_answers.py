@@ -12,6 +12,7 @@ from watchers.facts import Answered
 from watchers.generation import KindState
 
 MESH_CONFIGS = Kind("MeshConfig", required=False)
+IMPORTS = Kind("ServiceImport", required=False)
 
 
 def answers(stage: Stage) -> tuple[str, ...]:
@@ -61,6 +62,41 @@ async def test_what_a_new_credential_has_read_aside_is_no_answer_until_it_takes_
         assert answers(stage) == ()
         stage.made["two"].holds("Node", "n")
         assert answers(stage) == ("Namespace",)
+
+
+def read(stage: Stage) -> tuple[str, ...]:
+    found = stage.table.get(("mesa", "Answered", "", "mesa"))
+    return found.read if isinstance(found, Answered) else ()
+
+
+@virtual_time
+async def test_a_kind_that_is_made_is_read_while_its_objects_are_known() -> None:
+    stage = Stage(NAMESPACES, IMPORTS)
+    async with running(stage):
+        stage.watch.use("one")
+        await asyncio.sleep(1)
+        report = stage.made["one"].reports["ServiceImport"]
+        outcomes: list[tuple[KindState, tuple[str, ...]]] = [
+            ("absent", ()),
+            ("synced", ("ServiceImport",)),
+            ("stale", ("ServiceImport",)),
+            ("denied", ()),
+        ]
+        for state, expected in outcomes:
+            report(state, "")
+            assert read(stage) == expected, state
+
+
+@virtual_time
+async def test_a_new_credential_that_may_not_see_what_is_made_ends_its_making() -> None:
+    stage = Stage(NAMESPACES, IMPORTS)
+    async with running(stage):
+        for credential, state in (("one", "synced"), ("two", "denied")):
+            stage.watch.use(credential)
+            await asyncio.sleep(1)
+            stage.made[credential].reports["ServiceImport"](state, "")  # type: ignore[arg-type]
+            stage.made[credential].holds("Namespace", "shop")
+            assert read(stage) == (("ServiceImport",) if state == "synced" else ())
 
 
 @virtual_time

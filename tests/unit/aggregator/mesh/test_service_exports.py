@@ -248,6 +248,20 @@ def test_an_address_that_was_given_before_stays() -> None:
     assert addresses(told(world)) == ["net1/240.240.77.7"]
 
 
+def test_gateways_of_home_let_others_in_under_its_name_of_the_cluster_set() -> None:
+    world = two_networks(export_clusterset_only=True)
+    world.apply("alpha", m.service_export("shop/cart"))
+    world.step()
+    assert set(world.graph.values(world.pipeline.exposed.ports)) == {"cart.shop.svc.clusterset.local:80"}
+
+
+def test_a_namespace_that_is_not_selected_exports_nothing() -> None:
+    world = two_networks()
+    world.apply("alpha", m.service_export("shop/cart"))
+    world.apply("alpha", m.mesh_config_map(discoverySelectors=[{"matchLabels": {"mesh": "on"}}]))
+    assert told(world) == {}
+
+
 def test_a_service_entry_does_not_take_a_name_of_the_cluster_set_from_who_exports_it() -> None:
     world = two_networks()
     world.apply("beta", m.service_export("shop/cart"))
