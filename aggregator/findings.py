@@ -258,6 +258,13 @@ CATALOGUE: dict[str, Entry] = {
         " home, or else the first of those clusters, asks for, and reach the endpoints of the others without theirs.",
         "Ask for the same waypoint in all clusters of a network.",
     ),
+    "WaypointHasNoService": Entry(
+        "error",
+        "East-west gateways know no Service of the waypoint that a service asks for, or it has no port 15008. They do"
+        " not pass over a waypoint, so clients of other networks do not get to the service.",
+        "Create the waypoint's Service, with the name of its Gateway; where it is in another cluster of the gateway's"
+        ' network, label it istio.io/global: "true" there.',
+    ),
     "ExportWithoutService": Entry(
         "warning",
         "There is no Service of the name of this ServiceExport in its namespace and cluster, so nothing is exported.",
@@ -459,6 +466,11 @@ CATALOGUE: dict[str, Entry] = {
     "HostWithoutRule": Entry("info", "No Ingress has a rule for the host.", "See the finding on the Ingress."),
     "HostHasNoCertificate": Entry(
         "info", "The host has no TLS, or its certificate cannot be served.", "See the findings on the Ingress."
+    ),
+    "ReachedThroughWaypoint": Entry(
+        "info",
+        "Ingress gateways reach the service through its waypoint, which finds the ways to other networks itself.",
+        "Nothing to do.",
     ),
     "PortNotServed": Entry("info", "The endpoint does not serve that port of the service.", "Nothing to do."),
     "EndpointNotReady": Entry("info", "The endpoint is not ready.", "See why the pod is not ready."),

@@ -209,6 +209,10 @@ def declare(
         form = _FORMS[one.view.feature("profile")]
         name = form.cluster_name(one.port)
         if one.view.type_url == CLUSTER_TYPE:
+            unknown = [name for name, _ in one.port.service.waypoints if at.get(exposure.ports, name) is None]
+            if unknown:
+                base, detail = one.port.service.base, f"clients elsewhere cannot get to its waypoint {unknown[0]}"
+                at.note(base, Finding(base, "WaypointHasNoService", "metadata.labels", detail))
             yield (key[0], name), wrap(CLUSTER_TYPE, name, encode_cluster(form.service_cluster(one.port)))
         else:
             groups = _groups((*at.group(behind, key).values(), *_waypoints(form, one.port)))

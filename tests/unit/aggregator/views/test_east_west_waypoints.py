@@ -240,6 +240,15 @@ def test_a_waypoint_that_is_not_there_is_not_passed_over() -> None:
     assert matched(world) == {"waypoint": STRAIGHT, "": ""}
 
 
+def test_a_service_whose_waypoint_is_not_there_is_told_so() -> None:
+    world = world_of(echo(), gateway())
+    (finding,) = world.findings()
+    assert (finding.object, finding.code) == (("quay", "Service", "apps", "echo"), "WaypointHasNoService")
+    world.apply("quay", *waypoint())
+    world.step()
+    assert world.findings() == []
+
+
 def test_the_object_of_home_says_which_waypoint_its_gateways_lead_through() -> None:
     there = [echo("10.98.0.1"), *waypoint()]
     assert ways(world_of(echo(labels={}), remote=there)) == POD
