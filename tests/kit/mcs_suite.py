@@ -58,8 +58,9 @@ def suite() -> Path:
         return built(f"mcs-conformance-{VERSION}", command, Path(scratch), flags="-mod=mod")
 
 
-async def required(program: Path, directory: Path, servers: Sequence[KubeServer], within: float) -> list[Spec]:
-    """Runs the Required tests on the clusters, but the one that asks for a command in a pod; how each ended.
+async def followed(program: Path, directory: Path, servers: Sequence[KubeServer], within: float) -> list[Spec]:
+    """Runs on the clusters what needs no command in a pod, of the Required tests and those of exported labels; how each
+    ended.
 
     The directory, which exists, is for what it leaves behind.
     """
@@ -67,7 +68,7 @@ async def required(program: Path, directory: Path, servers: Sequence[KubeServer]
     report = directory / "report.json"
     words = [
         *("-contexts", ",".join(server.name for server in servers)),
-        *("-ginkgo.label-filter", "Required", "-ginkgo.skip", _EXEC_IN_PODS),
+        *("-ginkgo.label-filter", "Required || ExportedLabels", "-ginkgo.skip", _EXEC_IN_PODS),
         *("-ginkgo.no-color", "-ginkgo.json-report", str(report)),
     ]
     process = await asyncio.create_subprocess_exec(
