@@ -260,8 +260,8 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "WaypointHasNoService": Entry(
         "error",
-        "East-west gateways know no Service of the waypoint that a service asks for, or it has no port 15008. They do"
-        " not pass over a waypoint, so clients of other networks do not get to the service.",
+        "Gateways know no Service of the waypoint that a service asks for, or it has no port 15008. They do not pass"
+        " over a waypoint, so clients who are to go through it do not get to the service.",
         "Create the waypoint's Service, with the name of its Gateway; where it is in another cluster of the gateway's"
         ' network, label it istio.io/global: "true" there.',
     ),

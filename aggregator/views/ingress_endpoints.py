@@ -11,6 +11,7 @@ from typing import cast
 
 import msgspec
 
+from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Outcome, Withheld
 from aggregator.mesh.global_services import GlobalServices, Service
 from aggregator.mesh.home import Home, Mesh
@@ -93,6 +94,9 @@ def declare(graph: Graph, home: Home, model: Sources) -> Collection[str, Resourc
         waypoint, address = _through(service, network)
         if waypoint is not None:
             name = f"{waypoint.namespace}/{hostname_of(waypoint, home)}"
+            if at.get(model.services.services, name) is None:
+                detail = f"ingress gateways cannot get to its waypoint {name}"
+                at.note(service.base, Finding(service.base, "WaypointHasNoService", "metadata.labels", detail))
             return Target(name, HBONE_PORT, False, network, trust_domain, socket_text(address, backend.port))
         return Target(backend.service, backend.port, service.allow_unready, network, trust_domain)
 

@@ -396,6 +396,17 @@ def test_a_waypoint_without_ready_pods_is_not_passed_over() -> None:
     assert groups(world) == []
 
 
+def test_a_service_whose_waypoint_has_no_service_is_told_so() -> None:
+    world = world_of(orders(labels=THROUGH), ingress(), pod(1), WAYPOINT[0])
+    assert groups(world) == []
+    (finding,) = world.findings()
+    assert (finding.object, finding.code) == (("quay", "Service", "shop", "orders"), "WaypointHasNoService")
+    world.apply("quay", *WAYPOINT)
+    world.step()
+    assert world.findings() == []
+    assert len(groups(world)) == 1
+
+
 def test_a_waypoint_at_home_is_left_to_find_the_ways_to_other_networks() -> None:
     world = world_of(orders(labels=THROUGH), ingress(), pod(1), *WAYPOINT)
     remote(world, "mesa", 2, "10.2.0.5")
