@@ -44,6 +44,8 @@ def test_what_is_written_is_statuses_imports_registrations_and_the_lease() -> No
     assert written == {
         ("", "secrets", "patch"),
         ("", "services/status", "patch"),
+        # Creates nothing that stays: it is how an API server is asked.
+        ("authentication.k8s.io", "tokenreviews", "create"),
         ("coordination.k8s.io", "leases", "create"),
         ("coordination.k8s.io", "leases", "update"),
         ("gateway.networking.k8s.io", "gatewayclasses/status", "patch"),
