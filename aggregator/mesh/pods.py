@@ -6,16 +6,15 @@ those who tell it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import cast
 
 from aggregator.findings import Finding
-from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, Withheld
+from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
 from aggregator.mesh.addresses import pack
 from aggregator.mesh.profiles import Profile, ProfileOf
 from aggregator.mesh.selection import UNSELECTED
 from aggregator.mesh.services import Port
-from aggregator.mesh.slices import Attachment
+from aggregator.mesh.slices import AttachedTo
 from aggregator.mesh.standing import UNREACHABLE
 from aggregator.mesh.workload import REDIRECTION_ANNOTATION, ServicePorts, Workload, WorkloadKey, controller_name
 from watchers.facts.core import Pod
@@ -25,7 +24,7 @@ from watchers.facts.keys import ObjectKey, label
 def declare(
     graph: Graph,
     profile_of: ProfileOf,
-    attached: Index[tuple[str, str], WorkloadKey, Attachment],
+    attached: AttachedTo,
     pods: Source[ObjectKey, Pod],
 ) -> Collection[WorkloadKey, Workload]:
     """Declare the workloads of pods."""
@@ -47,9 +46,9 @@ def declare(
                 at.note(key, Finding(key, "PodAddressInvalid", field, f"{address!r} is not an IP address"))
                 return Withheld("AddressInvalid", address)
         served = said.served if not said.named else _resolve(said, pod)
-        named_by_slices = at.group(attached, (cluster, namespace))
-        if named_by_slices:
-            served = _with_attachments(served, name, named_by_slices.values())
+        added = {service: ports for one in attached(at, cluster, namespace, name) for service, ports in one.services}
+        if added:
+            served = tuple(sorted({**added, **dict(served)}.items()))
         owner = said.workload_name or controller_name(name, pod)
         captured = label(pod.annotations, REDIRECTION_ANNOTATION) == "enabled"
         return Workload(
@@ -95,10 +94,3 @@ def _resolve(profile: Profile, pod: Pod) -> tuple[tuple[str, ServicePorts], ...]
             for service, ports in profile.services
         ]
     )
-
-
-def _with_attachments(
-    served: tuple[tuple[str, ServicePorts], ...], pod: str, attachments: Iterable[Attachment]
-) -> tuple[tuple[str, ServicePorts], ...]:
-    added = {service: ports for one in attachments if one.pod == pod for service, ports in one.services}
-    return tuple(sorted({**added, **dict(served)}.items())) if added else served

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 import msgspec
 
 from aggregator.findings import Finding
-from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, Withheld
+from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
 from aggregator.mesh.addresses import pack
 from aggregator.mesh.home import Home
 from aggregator.mesh.networks import network_of
@@ -27,10 +28,14 @@ class Attachment(msgspec.Struct, frozen=True, gc=False):
     services: tuple[tuple[str, ServicePorts], ...]
 
 
-class Slices(msgspec.Struct, frozen=True):
-    """The part of the graph this module declares; `attached` are what slices say of pods, by cluster and namespace."""
+AttachedTo: TypeAlias = Callable[[At, str, str, str], Iterable[Attachment]]
+"""Reads, inside a derivation, what slices say of a pod of a cluster, a namespace and a name."""
 
-    attached: Index[tuple[str, str], WorkloadKey, Attachment]
+
+class Slices(msgspec.Struct, frozen=True):
+    """The part of the graph this module declares; `attached` reads what slices say of a pod."""
+
+    attached: AttachedTo
     endpoints: Collection[WorkloadKey, Workload]
 
 
@@ -71,11 +76,16 @@ def declare(
         for endpoint in {one.target_name: one for one in endpoints.endpoints if one.target_kind == "Pod"}.values():
             yield (*key, endpoint.target_name), Attachment(key[2], endpoint.target_name, served)
 
-    attached = graph.index(
-        "pods named by slices",
-        graph.expand("slices that name pods", slices, attachments),
-        lambda key, one: ((key[0], one.namespace),),
-    )
+    naming = graph.expand("slices that name pods", slices, attachments)
+    by_pod = graph.index("pods named by slices", naming, lambda key, one: ((key[0], one.namespace, one.pod),))
+    by_namespace = graph.index("slices by namespace", naming, lambda key, one: ((key[0], one.namespace),))
+    some = graph.derive("namespaces whose pods slices name", by_namespace, lambda _at, _key, _slices: True)
+
+    def attached(at: At, cluster: str, namespace: str, pod: str) -> Iterable[Attachment]:
+        # Nearly all namespaces have none: their pods share what they read.
+        if at.get(some, (cluster, namespace)) is None:
+            return ()
+        return at.group(by_pod, (cluster, namespace, pod)).values()
 
     def endpoint_workloads(
         at: At, key: ObjectKey, endpoints: EndpointSlice
