@@ -277,6 +277,26 @@ def test_what_somebody_changes_in_an_import_of_ours_is_set_right() -> None:
     assert told.imported()["spec"] == right
 
 
+def test_an_import_that_somebody_deletes_is_made_again_with_its_address() -> None:
+    told = Clusters()
+    told.export("alpha")
+    told.settle()
+    before = told.imported()["spec"]
+    told.remove(IMPORT, "shop/cart")
+    told.settle()
+    assert told.imported()["spec"] == before
+
+
+def test_nothing_of_an_export_is_written_where_its_namespace_is_not_selected() -> None:
+    told = Clusters()
+    told.export("alpha")
+    told.settle()
+    told.apply(m.mesh_config_map(discoverySelectors=[{"matchLabels": {"mesh": "on"}}]))
+    told.settle()
+    assert told.imported() is None
+    assert told.status(EXPORT, "shop/cart") == {}
+
+
 def test_an_import_that_somebody_else_made_is_left_alone() -> None:
     told = Clusters()
     told.apply(m.service_import("shop/cart", "192.0.2.50"))
