@@ -47,7 +47,7 @@ class Size(msgspec.Struct, frozen=True):
 
 
 SIZES = {
-    "small": Size(beside.SIZES["small"], services=300, changes=4, pushes=1, clients=3, calm=0.5),
+    "small": Size(beside.SIZES["small"], services=300, changes=3, pushes=1, clients=3, calm=0.5),
     "full": Size(beside.SIZES["full"], services=10_000, changes=30, pushes=3, clients=10, calm=1.5),
 }
 
@@ -83,6 +83,7 @@ class Measured:
         self._start = start
         self._world = world
         self._size = size
+        self._strict = False
         self.figures: Figures = {}
 
     def run(self) -> Figures:
@@ -102,7 +103,6 @@ class Measured:
                     numbers = range(place * size.changes, (place + 1) * size.changes)
                     self._changes(plane, fleet, kind, [made(number) for number in numbers])
                 self._pushes(plane, fleet, "full_push")
-            self._quiet(plane)
             with Fleet(plane.xds, size.clients, HOME) as fleet:
                 fleet.joined()
                 self._quiet(plane)
@@ -132,9 +132,9 @@ class Measured:
         return some, heard
 
     def _changes(self, plane: ControlPlane, fleet: Fleet, name: str, changes: Sequence[Change]) -> None:
-        """They happen, one at a time."""
+        """They happen, one at a time, after a time of quiet."""
         fleet.heard()
-        before = self._quiet(plane)
+        before = used(plane.pid).cpu
         writes = [(HOME[0], change.manifest) for change in changes]
         at = self._servers.change(writes, [GAP] * len(changes))
         some, heard = self._told(fleet, at, changes)
@@ -145,12 +145,13 @@ class Measured:
         self.figures[f"{name}.bytes"] = sum(receipt.size for receipt in heard[0]) / len(changes)
 
     def _pushes(self, plane: ControlPlane, fleet: Fleet, name: str) -> None:
-        """Every workload is told another set of policies, again and again."""
+        """Every workload is told another set of policies, again and again, after a time of quiet."""
         some, spent, sizes = [], [], []
-        for number in range(self._size.pushes):
-            change = Change(entries.strict(on=number % 2 == 0), self._world.names())
+        for _ in range(self._size.pushes):
+            self._strict = not self._strict
+            change = Change(entries.strict(on=self._strict), self._world.names())
             fleet.heard()
-            before = self._quiet(plane)
+            before = used(plane.pid).cpu
             at = self._servers.change([(HOME[0], change.manifest)])
             latency, heard = self._told(fleet, at, [change])
             some += latency

@@ -123,7 +123,7 @@ class Measured:
         """An endpoint goes or comes back at a time; every ztunnel is told."""
         rig, changes = self._rig, self._size.changes
         crowd.heard()
-        before = self._quiet(plane)
+        before = used(plane.pid).cpu
         events = rig.events(changes)
         at = rig.happen(events, [GAP] * changes)
         cpu = self._quiet(plane) - before
@@ -143,7 +143,7 @@ class Measured:
 
     def _coming_back(self, plane: ControlPlane, crowd: Crowd) -> None:
         """All connections end and are opened again, the ztunnels naming what they hold; as it was when they joined."""
-        before = self._quiet(plane)
+        before = used(plane.pid).cpu
         arrivals = crowd.arrive(naming=True)
         cpu = self._quiet(plane) - before
         told = _seconds(arrivals)
