@@ -12,12 +12,10 @@ import pytest
 from aggregator.cache.table import Table
 from tests.kit.clock import virtual_time
 from tests.kit.kube_api import Cut, Hang, Hold, KubeCluster, Lines, Refuse, error_event
-from tests.kit.kube_mesh import DEAD, KubeMesh
+from tests.kit.kube_mesh import DEAD, REMOTE_KINDS, KubeMesh
 from tests.kit.manifests import CREATED, namespace, pod, service
 from watchers.facts import Fact, ObjectKey
 from watchers.kubernetes.listwatch import Pace
-
-REMOTE_KINDS = 6
 
 
 def far(name: str = "mesa") -> KubeCluster:

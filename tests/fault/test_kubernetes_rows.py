@@ -39,14 +39,13 @@ from tests.kit import golden
 from tests.kit.clock import virtual_time
 from tests.kit.eventually import eventually
 from tests.kit.kube_api import Hold, KubeApi, KubeCluster, Lines, Refuse
-from tests.kit.kube_mesh import KubeMesh
+from tests.kit.kube_mesh import REMOTE_KINDS, KubeMesh
 from tests.kit.manifests import Manifest, east_west_gateway, endpoint, namespace, pod, service, slice_
 from tests.kit.world import World, changed_names
 from watchers.facts import SourceFault
 from watchers.kubernetes.listwatch import Pace
 from xds.messages.workload import ADDRESS_TYPE
 
-REMOTE_KINDS = 6
 GATEWAY = "NetworkGateway/{}/192.0.2.20/0"
 ORDERS_SERVICE = "shop/orders.shop.svc.cluster.local"
 WAY = "{}/SplitHorizonWorkload/istio-system/east-west/192.0.2.20/" + ORDERS_SERVICE

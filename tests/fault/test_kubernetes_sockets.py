@@ -15,7 +15,7 @@ import pytest
 
 from tests.kit.eventually import eventually
 from tests.kit.kube_api import KubeApi, KubeCluster
-from tests.kit.kube_mesh import KubeMesh
+from tests.kit.kube_mesh import REMOTE_KINDS, KubeMesh
 from tests.kit.manifests import endpoint, namespace, node, pod, service, slice_
 from tests.kit.toy_graph import snapshot
 from tests.kit.world import World
@@ -23,7 +23,6 @@ from watchers.kubernetes.listwatch import Pace
 from watchers.kubernetes.session import Session
 
 ROTATIONS = 300
-REMOTE_KINDS = 6
 QUICK = Pace(first_wait=0.02, longest_wait=0.1)
 
 

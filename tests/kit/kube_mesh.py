@@ -18,7 +18,7 @@ from tests.kit.manifests import CREATED
 from watchers.clusters import REGISTRATIONS, Clusters, Credential, SecretClaims
 from watchers.facts import Cluster, Fact, ObjectKey, SourceFault
 from watchers.kubernetes.budget import Limits
-from watchers.kubernetes.connection import OpenSession, Reader
+from watchers.kubernetes.connection import OF_REMOTES, OpenSession, Reader
 from watchers.kubernetes.kubeconfig import Allowances, ApiServer
 from watchers.kubernetes.listwatch import USUAL, Pace
 from watchers.kubernetes.session import Session
@@ -27,6 +27,8 @@ from watchers.registration import Reserved
 
 DEAD = "http://dead.example"
 """A server that cannot be reached."""
+REMOTE_KINDS = len(OF_REMOTES)
+"""How many kinds are listed and watched in a remote whose entries are not asked for."""
 
 
 class KubeMesh:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kit.kube_api import Cut, Hang, KubeCluster, Lines, Refuse, Scripted, error_event
-from tests.kit.kube_mesh import DEAD, KubeMesh
+from tests.kit.kube_mesh import DEAD, REMOTE_KINDS, KubeMesh
 from tests.kit.manifests import namespace, pod
 from watchers.facts import Fact, ObjectKey
 
@@ -133,7 +133,7 @@ def test_whatever_happens_the_table_ends_as_the_api_server_is_and_nothing_vanish
             if world.registered:
                 assert (mesh.state("mesa"), mesh.reason("mesa")) == ("synced", "")
                 assert mesh.names("mesa") == sorted(world.pods())
-                assert world.mesa.watches() == 6
+                assert world.mesa.watches() == REMOTE_KINDS
             else:
                 assert held == {}
                 assert world.mesa.watches() == 0
