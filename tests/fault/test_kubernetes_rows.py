@@ -25,9 +25,10 @@ whose fault has its tests elsewhere:
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
-import time
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -43,6 +44,7 @@ from tests.kit.kube_mesh import REMOTE_KINDS, KubeMesh
 from tests.kit.manifests import Manifest, east_west_gateway, endpoint, namespace, pod, service, slice_
 from tests.kit.world import World, changed_names
 from watchers.facts import SourceFault
+from watchers.kubernetes.budget import SHARE
 from watchers.kubernetes.listwatch import Pace
 from xds.messages.workload import ADDRESS_TYPE
 
@@ -101,14 +103,13 @@ def event(kind: str, of: KubeCluster, name: str) -> bytes:
     return b'{"type":"%s","object":%s}' % (kind.encode(), stored.data)
 
 
-async def slices_until(done: Callable[[], bool]) -> list[float]:
-    """The seconds of CPU of every turn of the loop until something is done."""
-    slices: list[float] = []
+async def turns_until(done: Callable[[], bool], count: Callable[[], int]) -> list[int]:
+    """What a count grew by in every turn of the loop until something is done."""
+    counts = [count()]
     while not done():
-        began = time.thread_time()
         await asyncio.sleep(0)
-        slices.append(time.thread_time() - began)
-    return slices
+        counts.append(count())
+    return [now - before for before, now in pairwise(counts)]
 
 
 @virtual_time
@@ -257,21 +258,23 @@ async def test_row_25_huge_objects_are_read_in_bounded_slices_and_one_beyond_the
         told = Told(mesh)
         told.pods()
         mesa.apply(order(1, annotations={"padding": "x" * 1_500_000}))
-        mesa.apply(
-            *(
-                slice_(
-                    f"shop/orders-{part}",
-                    *(endpoint(f"10.3.{part}.{number}", pod=f"shop/p-{part}-{number}") for number in range(100)),
-                    service="orders",
-                )
-                for part in range(50)
+        huge = [
+            slice_(
+                f"shop/orders-{part}",
+                *(endpoint(f"10.3.{part}.{number}", pod=f"shop/p-{part}-{number}") for number in range(100)),
+                service="orders",
             )
-        )
+            for part in range(50)
+        ]
+        mesa.apply(*huge)
         fjord.apply(order(1))
-        slices = await slices_until(
-            lambda: len(mesh.names("mesa", "EndpointSlice")) == 50 and "orders-1" in told.pods()
+        read = await turns_until(
+            lambda: len(mesh.names("mesa", "EndpointSlice")) == 50 and "orders-1" in told.pods(),
+            lambda: len(mesh.names("mesa", "EndpointSlice")),
         )
-        assert max(slices) < 0.1
+        # In one turn of the loop at most a share of work, and a batch that was begun before it was used up.
+        size = min(len(json.dumps(one, separators=(",", ":"))) for one in huge)
+        assert max(read) <= 2 * SHARE // size < len(huge)
         assert "orders-1" in told.pods("fjord")
         # One that is larger than any may be is named, and does not even end its watch.
         mesa.apply(order(0, revision="g2", annotations={"padding": "x" * (17 << 20)}), order(2))
