@@ -137,7 +137,8 @@ def assert_known_at_home(world: World, name: str, named: list[Any]) -> None:
     home = world.pipeline.networks.of_cluster
     networks = {key[0]: network for key, network in world.graph.values(home).items()}
     objects = world.graph.values(world.pipeline.declared.candidates)[name].values()
-    if any(networks[one.cluster] == networks.get(world.home.cluster, "") for one in objects):
+    own = networks.get(world.home.cluster, "")
+    if any(networks.get(one.cluster, "") == own for one in objects):
         return
     told = world.addresses()
     vips = [vip for one in told.values() for vip in one.get("service", {}).get("addresses", ())]
