@@ -7,12 +7,14 @@ it are in xds.session.machine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
 
-from xds.messages.assignment import ASSIGNMENT_TYPE
+from xds.encoded import Resource, wrap
+from xds.messages.assignment import ASSIGNMENT_TYPE, encode_assignment
 from xds.messages.authorization import AUTHORIZATION_TYPE
 from xds.messages.cluster import CLUSTER_TYPE
 from xds.messages.listener import LISTENER_TYPE
@@ -33,6 +35,8 @@ class Order(Struct, frozen=True):
     `individual`: the types of which a client takes each resource on its own, so that all a rejection does not name was
       applied. Of the others it may have applied nothing (an Envoy refuses scoped routes as a whole): the rest is sent
       again.
+    `nothing`: of a type whose clients wait for every name they ask for, what stands for a name that does not exist, in
+      the state-of-the-world variant, which has no other way to say so.
     """
 
     ranks: Mapping[str, int] = {}
@@ -41,6 +45,12 @@ class Order(Struct, frozen=True):
     seldom: frozenset[str] = frozenset()
     patience: float = 0.1
     individual: frozenset[str] = frozenset()
+    nothing: Mapping[str, Callable[[str], Resource]] = {}
+
+
+@lru_cache(1024)
+def _no_endpoints(cluster: str) -> Resource:
+    return wrap(ASSIGNMENT_TYPE, cluster, encode_assignment(cluster))
 
 
 MAKE_BEFORE_BREAK: Final = Order(
@@ -65,4 +75,6 @@ MAKE_BEFORE_BREAK: Final = Order(
     },
     seldom=frozenset({WORKLOAD_TYPE}),
     individual=frozenset({AUTHORIZATION_TYPE, ADDRESS_TYPE, WORKLOAD_TYPE}),
+    # An Envoy keeps a cluster warming until it has heard of its endpoints, be it that there are none.
+    nothing={ASSIGNMENT_TYPE: _no_endpoints},
 )

@@ -11,7 +11,7 @@ Anything here costs as much as the set is large; proxies that can speak the incr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 
 from xxhash import xxh3_128
@@ -28,8 +28,14 @@ _by_name = attrgetter("name")
 class SotwExchange(Exchange[SotwRequest]):
     """One type of a StreamAggregatedResources stream."""
 
-    def __init__(self, type_url: str, content: Subscription | None) -> None:
+    def __init__(
+        self, type_url: str, content: Subscription | None, nothing: Callable[[str], Resource] | None = None
+    ) -> None:
+        """`nothing` makes what stands for a name that does not exist, for types whose clients wait for every name."""
         super().__init__(type_url, content)
+        self._nothing = nothing
+        self._open: set[str] = set()
+        """Names that nothing is known of yet, for a client that waits for them."""
         self._held: tuple[Resource, ...] = ()
         """What the client has accepted on this stream, or said it holds, in the order of names."""
         self._claim = ""
@@ -81,7 +87,7 @@ class SotwExchange(Exchange[SotwRequest]):
     @property
     def fresh(self) -> bool:
         """See Exchange."""
-        return self._stale
+        return self._stale or (bool(self._open) and self.content.state == "settled")
 
     @property
     def deferring(self) -> bool:
@@ -115,7 +121,7 @@ class SotwExchange(Exchange[SotwRequest]):
         self._stale = False
         held = {resource.name: resource for resource in self._held}
         wanted: dict[str, Resource] = {}
-        for name, resource in self._content():
+        for name, resource in self._content(held):
             if self.quarantine.hold(resource) or self.bisection.suspected(resource):
                 if (last_good := held.get(name)) is not None:
                     wanted[name] = last_good
@@ -145,11 +151,21 @@ class SotwExchange(Exchange[SotwRequest]):
         held_then = tuple(sorted(wanted.values(), key=_by_name))
         return Response(held_then if self.interest.wildcard else group, (), group, group=True, held=held_then)
 
-    def _content(self) -> Iterable[tuple[str, Resource]]:
+    def _content(self, held: Mapping[str, Resource]) -> Iterable[tuple[str, Resource]]:
         if self.interest.wildcard:
             return self.content.items()
-        found = ((name, self.content.get(name)) for name in self.interest.names)
-        return ((name, resource) for name, resource in found if resource is not None)
+        found = [(name, self.content.get(name)) for name in self.interest.names]
+        there = [(name, resource) for name, resource in found if resource is not None]
+        if self._nothing is not None and len(there) < len(found):
+            settled, self._open = self.content.state == "settled", set()
+            for name in [name for name, resource in found if resource is None and not self.content.known(name)]:
+                nothing = self._nothing(name)
+                # What the client has of a name that is gone stays until what refers to it has gone as well.
+                if settled and held.get(name, nothing) == nothing:
+                    there.append((name, nothing))
+                elif not settled:
+                    self._open.add(name)
+        return there
 
     def _payload(self, response: Response, nonce: str) -> bytes:
         return discovery_response(self.type_url, nonce, _version(response.held), response.resources)
@@ -194,4 +210,4 @@ class SotwSession(Session[SotwRequest]):
     """A stream of StreamAggregatedResources."""
 
     def _exchange(self, type_url: str, content: Subscription | None) -> SotwExchange:
-        return SotwExchange(type_url, content)
+        return SotwExchange(type_url, content, self._order.nothing.get(type_url))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from tests.unit.xds.session.model import SotwClient, View, World
+from tests.unit.xds.session.model import SotwClient, View, World, resource
+from xds import protos
+from xds.messages.assignment import ASSIGNMENT_TYPE
 from xds.messages.authorization import AUTHORIZATION_TYPE
 from xds.messages.workload import ADDRESS_TYPE
+from xds.session.ordering import MAKE_BEFORE_BREAK, Order
 from xds.session.requests import SotwRequest
 
 TYPE = "type.googleapis.com/istio.workload.Workload"
@@ -180,3 +183,48 @@ def test_a_named_resource_that_went_and_came_back_the_same_is_sent_again() -> No
     view.change(a="1")
     (response,) = client.poll()
     assert response.texts == {"a": "1"}
+
+
+def waiting_client(view: View) -> SotwClient:
+    """One that waits for every name it asks for."""
+    return SotwClient(World({TYPE: view}), order=Order(nothing={TYPE: lambda name: resource(name, "nothing")}))
+
+
+def test_an_envoy_waits_for_the_endpoints_of_every_cluster_it_asks_about() -> None:
+    none = MAKE_BEFORE_BREAK.nothing[ASSIGNMENT_TYPE]("outbound|80||gone")
+    message = protos.envoy.config.endpoint.v3.ClusterLoadAssignment.FromString(none.body)
+    assert (none.name, message.cluster_name, list(message.endpoints)) == ("outbound|80||gone", "outbound|80||gone", [])
+
+
+def test_a_client_that_waits_for_a_name_that_does_not_exist_is_told_that_it_has_no_endpoints() -> None:
+    view = View({"a": "1"})
+    client = waiting_client(view)
+    (response,) = client.subscribe(TYPE, "a", "gone")
+    assert response.texts == {"a": "1", "gone": "nothing"}
+    client.ack()
+    assert client.poll() == []
+
+
+def test_what_a_client_holds_of_a_name_is_not_emptied_when_that_goes() -> None:
+    # The cluster that it belongs to goes first.
+    view = View({"a": "1", "b": "1"})
+    client = waiting_client(view)
+    client.subscribe(TYPE, "a", "b")
+    client.ack()
+    view.change(a=None)
+    assert client.poll() == []
+
+
+def test_a_name_that_may_still_come_is_answered_once_it_is_certain_that_it_does_not() -> None:
+    view = View({"a": "1"}, state="partial")
+    client = waiting_client(view)
+    (response,) = client.subscribe(TYPE, "a", "late", "gone")
+    assert list(response.texts) == ["a"]
+    client.ack()
+    view.change(late="1")
+    (response,) = client.poll()
+    assert list(response.texts) == ["late"]
+    client.ack()
+    view.state = "settled"
+    (response,) = client.poll()
+    assert response.texts == {"gone": "nothing"}
