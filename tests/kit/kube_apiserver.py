@@ -82,7 +82,7 @@ class KubeServer:
     # The process.
 
     def launch(self) -> None:
-        """Starts it; `await_ready` waits for it."""
+        """Starts it; `await_ready` waits for it. It ends with the thread that calls this: never one of a pool."""
         self._process = _start(self._command(), self._directory / "log")
 
     def await_ready(self) -> None:

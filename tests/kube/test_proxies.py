@@ -70,5 +70,5 @@ async def test_row_03_while_homes_api_server_is_gone_a_ztunnel_that_was_accepted
             async with plane.client(token) as client:
                 assert await first(client) == told
         finally:
-            await asyncio.to_thread(world.alpha.launch)
+            world.alpha.launch()
             await asyncio.to_thread(world.alpha.await_ready)
