@@ -192,7 +192,7 @@ def waiting_client(view: View) -> SotwClient:
 
 def test_an_envoy_waits_for_the_endpoints_of_every_cluster_it_asks_about() -> None:
     none = MAKE_BEFORE_BREAK.nothing[ASSIGNMENT_TYPE]("outbound|80||gone")
-    message = protos.envoy.config.endpoint.v3.ClusterLoadAssignment.FromString(none.body)
+    message = protos.envoy.config.endpoint.v3.ClusterLoadAssignment.FromString(bytes(none.body))
     assert (none.name, message.cluster_name, list(message.endpoints)) == ("outbound|80||gone", "outbound|80||gone", [])
 
 
