@@ -145,11 +145,14 @@ class AdsStream(ABC):
     """What both variants of a stream share; the first request carries the node.
 
     An async context manager: at its end the stream is cancelled, since gRPC keeps a call that is merely dropped.
+    Several tasks may send at a time.
     """
 
     def __init__(self, call: Any, node: protos.envoy.config.core.v3.Node) -> None:
         self._call = call
         self._node: protos.envoy.config.core.v3.Node | None = node
+        # gRPC breaks a call off that is written to twice at a time.
+        self._writing = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         return self
@@ -199,7 +202,8 @@ class AdsStream(ABC):
             request.node.CopyFrom(self._node)
             self._node = None
         try:
-            await self._call.write(request.SerializeToString())
+            async with self._writing:
+                await self._call.write(request.SerializeToString())
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
             # Which of them it is depends on whether the end of the stream has been noticed already.
             raise StreamEnded(await self._call.code(), await self._call.details() or "") from None

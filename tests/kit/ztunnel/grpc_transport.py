@@ -35,6 +35,8 @@ class GrpcTransport:
         self._call = call
         self._cancelled = False
         self._answered = False
+        # gRPC breaks a call off that is written to twice at a time.
+        self._writing = asyncio.Lock()
 
     async def read(self) -> bytes | None:
         try:
@@ -51,7 +53,8 @@ class GrpcTransport:
 
     async def write(self, data: bytes) -> None:
         try:
-            await self._call.write(data)
+            async with self._writing:
+                await self._call.write(data)
         except (aio.AioRpcError, asyncio.InvalidStateError):
             await self._raise_end()
         except asyncio.CancelledError:
