@@ -19,7 +19,7 @@ from aggregator.app.settings import SettingsError
 from aggregator.cli.run import sort_failures
 from tests.kit import manifests as m
 from tests.kit.certificates import Issuer, private_pem, write_cacerts
-from tests.kit.eventually import eventually
+from tests.kit.eventually import eventually, eventually_awaited
 from tests.kit.manifests import write_manifests
 from tests.kit.pages import page
 from tests.kit.plane import Clock, Plane, write_identities
@@ -107,10 +107,15 @@ async def test_it_serves_answers_and_stops(west: Path, east: Path, tmp_path: Pat
         client = ZtunnelClient(Ztunnel().machine)
         stream = asyncio.create_task(client.run(await dialer.open()))
         await client.until(lambda machine: machine.ready)
-        metrics = (await page(admin, "/metrics")).text
-        assert 'isthmus_cluster_state{cluster="east",state="synced"} 1.0' in metrics
-        assert 'isthmus_xds_streams{kind="delta"} 1.0' in metrics
-        assert re.search(r'isthmus_xds_push_bytes_total\{type="Address"\} [1-9]', metrics)
+
+        async def metrics() -> str:
+            text = (await page(admin, "/metrics")).text
+            # A push is counted once it is written, which the client may know first.
+            return text if re.search(r'isthmus_xds_push_bytes_total\{type="Address"\} [1-9]', text) else ""
+
+        told = await eventually_awaited(metrics)
+        assert 'isthmus_cluster_state{cluster="east",state="synced"} 1.0' in told
+        assert 'isthmus_xds_streams{kind="delta"} 1.0' in told
 
         process.signal(signal.SIGTERM)
         end = await asyncio.wait_for(stream, 10)

@@ -97,7 +97,8 @@ class Kind:
         self._read = read
         self._selects = selects
         self._confidential = confidential
-        self._at_home = at_home
+        self._at_home = at_home or {}
+        self._elsewhere: Kind | None = None
         self._object = msgspec.json.Decoder(wire)
         self._page = msgspec.json.Decoder(PageObject[wire])  # type: ignore[valid-type]
 
@@ -106,10 +107,13 @@ class Kind:
         return copy(self)
 
     def elsewhere(self) -> Kind:
-        """The kind as it is read of clusters that are not home."""
+        """The kind as it is read of clusters that are not home, the same for all of them."""
+        if self._elsewhere is None:
+            self._elsewhere = self._without_home() if self._at_home else self
+        return self._elsewhere
+
+    def _without_home(self) -> Kind:
         blank = self._at_home
-        if not blank:
-            return self
         read, kind = self._read, copy(self)
 
         def without(wire: Any, cluster: str) -> Keyed:
