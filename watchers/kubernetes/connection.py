@@ -130,7 +130,7 @@ class ApiConnection:
         self._wall = wall
         self._pace = pace
         self._kinds: list[str] = []
-        self._heartbeat = Heartbeat(self._session, heard=self._last_heard, chance=chance, now=wall)
+        self._heartbeat = Heartbeat(self._session, heard=self._last_heard, now=wall)
 
     async def identify(self) -> str:
         """The uid of the namespace kube-system, which tells API servers apart; "" if it may not be read."""

@@ -9,7 +9,9 @@ token. So GET /version is asked, which every server answers to everybody it know
   meanwhile; a connection that breaks is tried once more first. So nobody is out of reach for one lost packet.
 - While watches talk, that is proof enough, and the question is asked half as often, for the credential's sake.
 
-A question costs about 0.4 ms, so a quiet cluster a fiftieth of a percent of a core. Moments are seconds of Unix time.
+All clusters are asked at the same moments, whole multiples of two seconds: each is a server of its own, and a process
+that wakes once for many wakes for little. A question that comes alone costs some four times one among others. Moments
+are seconds of Unix time.
 """
 
 from __future__ import annotations
@@ -27,8 +29,7 @@ PATH = "/version"
 
 
 _EARLY = 0.85
-"""The least part of a wait that is taken: many clusters fall out of step, and none waits for longer than it may."""
-_JITTER = 0.1
+"""The part of an interval after which a proof is old: the next moment to ask at comes before the interval is over."""
 _SHORTEST_REST = 0.05
 
 
@@ -112,22 +113,18 @@ class Pulse:
 
 
 class Heartbeat:
-    """Asks over a session. ``heard`` is when its watches last said something, ``chance`` gives numbers from 0 to 1, so
-    that many clusters are not asked in step; ``now`` is the time.
-    """
+    """Asks over a session. ``heard`` is when its watches last said something, ``now`` is the time."""
 
     def __init__(
         self,
         requests: Requests,
         *,
         heard: Callable[[], float],
-        chance: Callable[[], float],
         now: Callable[[], float],
         rhythm: Rhythm = USUAL,
     ) -> None:
         self._requests = requests
         self._heard = heard
-        self._chance = chance
         self._now = now
         self._rhythm = rhythm
         self._pulse = Pulse(rhythm)
@@ -141,15 +138,15 @@ class Heartbeat:
 
     async def run(self, changed: Callable[[], None]) -> None:
         """Asks until cancelled; `changed` hears of every change of state or reason."""
-        every = self._rhythm.every
-        wait = every * self._chance()
+        wait = self._until(0.0)
         while True:
             try:
                 async with asyncio.timeout(wait):
                     await self._wanted.wait()
             except TimeoutError:
-                wait = self._pulse.rest(self._heard(), self._now())
-                if wait:
+                rest = self._pulse.rest(self._heard(), self._now())
+                if rest:
+                    wait = self._until(rest)
                     continue
             before = self._pulse.health
             await self._ask()
@@ -158,9 +155,15 @@ class Heartbeat:
             self._wanted.clear()
             self._judged.set()
             self._judged = asyncio.Event()
-            # Between a proof and the next question there is less than `every`, so that what people are told of the
-            # moment a server fell silent is true within half of it.
-            wait = every * (_EARLY + _JITTER * self._chance())
+            # Between a proof and the next question there is hardly more than `every`, so that what people are told of
+            # the moment a server fell silent is true within half of it.
+            wait = self._until(0.0)
+
+    def _until(self, rest: float) -> float:
+        """Seconds to the moment to ask at that comes last within so many seconds, or else the next one."""
+        now, every = self._now(), self._rhythm.every
+        wait = (now + rest) // every * every - now
+        return wait if wait >= _SHORTEST_REST else every - now % every
 
     async def confirm(self, seconds: float) -> None:
         """Has the question asked now, or takes the one that is open, and waits at most so long until it is judged."""
