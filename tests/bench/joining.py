@@ -12,8 +12,9 @@ from tests.bench.plane import process, received
 from tests.bench.results import Results, quantile
 from tests.bench.told import Usage, asked, control_plane
 from tests.bench.watched import Mesh, happen
+from watchers.kubernetes.connection import OF_REMOTES
 
-KINDS = 6
+KINDS = len(OF_REMOTES)
 """Of so many a remote cluster is watched."""
 
 
