@@ -54,6 +54,7 @@ class Size(msgspec.Struct, frozen=True):
 
 SIZES = {
     "small": Size(2, 30, 400, seconds=2, rest=1, pause=1, joins=1, clients=20, rates=(31,), calm=0.5),
+    "short": Size(10, 300, 4000, seconds=5, rest=5, pause=2, joins=2, clients=100, calm=1.0),
     "full": Size(10, 300, 4000, seconds=20, rest=30, pause=5, joins=6, clients=100),
 }
 

@@ -1,6 +1,6 @@
 """What clusters cost that are read through their API servers, and how soon their changes reach ztunnels.
 
-`python -m tests.bench.watchers --size small|full`. Full is home and 10 remote clusters of 300 global services and 4,000
+`python -m tests.bench.watchers --size small|short|full`. Full is home and 10 remote clusters of 300 global services and 4,000
 endpoints each, every one behind an API server of its own, by TLS, in one process (`api_servers`). Its parts: clusters
 that come and go (`joining`), the way of a change to ztunnels (`arriving`), long lists (`listing`), and the first two
 for Isthmus and istiod beside each other (`beside`), where istiod can be had: full builds it, small takes it only if it
@@ -23,6 +23,7 @@ from tests.bench.watched import Mesh, Size
 
 SIZES = {
     "small": Size(remotes=3, services=60, pods=600, seconds=3, rest=1, joins=4, rotations=6),
+    "short": Size(remotes=10, services=300, pods=4000, seconds=5, rest=5, joins=5, rotations=20),
     "full": Size(remotes=10, services=300, pods=4000, seconds=30, rest=10, joins=50, rotations=300),
 }
 
