@@ -1,10 +1,10 @@
 """What clusters cost that are read through their API servers, and how soon their changes reach ztunnels.
 
 `python -m tests.bench.watchers --size small|short|full`. Full is home and 10 remote clusters of 300 global services and
-4,000 endpoints each, every one behind an API server of its own, by TLS, in one process (`api_servers`); short is as much
-for less time. Its parts: clusters that come and go (`joining`), the way of a change to ztunnels (`arriving`), long lists
-(`listing`), and the first two for Isthmus and istiod beside each other (`beside`), where istiod can be had: full builds
-it, the others take it only if it was built before.
+4,000 endpoints each, every one behind an API server of its own, by TLS, in one process (`api_servers`); short is as
+much for less time. Its parts: clusters that come and go (`joining`), the way of a change to ztunnels (`arriving`), long
+lists (`listing`), and the first two for Isthmus and istiod beside each other (`beside`), where istiod can be had: full
+builds it, the others take it only if it was built before.
 """
 
 from __future__ import annotations
