@@ -12,7 +12,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from watchers.staging import Rows, Stage
+from watchers.staging import Sink, Stage
 from watchers.status import Access, KindStatus
 
 KindState = Literal["connecting", "syncing", "synced", "absent", "stale", "denied"]
@@ -75,7 +75,7 @@ class Connection(Protocol[Kr]):
     async def identify(self) -> str:
         """The uid of the API server's namespace kube-system, "" if that may not be read; raises Unidentified."""
 
-    async def reflect(self, kind: Kr, facts: Rows, report: Report) -> None:
+    async def reflect(self, kind: Kr, facts: Sink, report: Report) -> None:
         """Keeps the facts of a kind equal to what the API server says, until cancelled, and reports their state.
 
         What was read completely is written before "synced" is reported.

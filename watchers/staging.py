@@ -13,8 +13,8 @@ from watchers.facts import Fact, ObjectKey
 from watchers.sink import Facts
 
 
-class Rows(Facts, Protocol):
-    """What a kind is written to; it tells the last good fact of an object that is invalid now."""
+class Sink(Facts, Protocol):
+    """What a kind is written to. It tells what it holds: the last good fact of an object that is invalid now."""
 
     def get(self, key: ObjectKey) -> Fact | None:
         """What was written last under a key."""
@@ -23,10 +23,6 @@ class Rows(Facts, Protocol):
     def scan(self, prefix: tuple[str, ...]) -> Iterator[tuple[ObjectKey, Fact]]:
         """What stands under a prefix."""
         ...
-
-
-Sink = Rows
-"""Where the facts of a kind go in the end."""
 
 
 class Stage:

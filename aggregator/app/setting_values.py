@@ -237,10 +237,7 @@ def certificate_name(text: str) -> str:
 
 def service_account(text: str) -> ServiceAccount:
     """`NAMESPACE/NAME`."""
-    space, slash, name = text.partition("/")
-    if not (slash and _NAMESPACE.fullmatch(space) and _SUBDOMAIN.fullmatch(name)):
-        raise ValueProblem(f"{text!r} is no service account", "write NAMESPACE/NAME, such as istio-system/ztunnel")
-    return ServiceAccount(space, name)
+    return ServiceAccount(*_in_namespace(text, "is no service account", "istio-system/ztunnel"))
 
 
 def audience(text: str) -> str:
@@ -262,10 +259,7 @@ def published_address(text: str) -> str:
 
 def object_name(text: str) -> ObjectName:
     """`NAMESPACE/NAME` of an object in a namespace."""
-    space, slash, name = text.partition("/")
-    if not (slash and _NAMESPACE.fullmatch(space) and _SUBDOMAIN.fullmatch(name)):
-        raise ValueProblem(f"{text!r} names no object", "write NAMESPACE/NAME, such as istio-system/gateway")
-    return ObjectName(space, name)
+    return ObjectName(*_in_namespace(text, "names no object", "istio-system/gateway"))
 
 
 def rate(text: str) -> float:
@@ -306,3 +300,11 @@ def one_of(*choices: str) -> Callable[[str], str]:
         return text
 
     return choose
+
+
+def _in_namespace(text: str, problem: str, example: str) -> tuple[str, str]:
+    """The two parts of `NAMESPACE/NAME`."""
+    space, slash, name = text.partition("/")
+    if not (slash and _NAMESPACE.fullmatch(space) and _SUBDOMAIN.fullmatch(name)):
+        raise ValueProblem(f"{text!r} {problem}", f"write NAMESPACE/NAME, such as {example}")
+    return space, name

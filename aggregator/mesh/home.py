@@ -55,6 +55,10 @@ class Home(msgspec.Struct, frozen=True):
         """Key of a Cluster fact."""
         return (cluster, "Cluster", "", cluster)
 
+    def serves(self, revision: str) -> bool:
+        """Whether an object of Istio's own kinds counts whose label istio.io/rev has this value, "" if it has none."""
+        return revision in ("", self.revision)
+
     @property
     def mesh_config_key(self) -> ObjectKey:
         """Key of the MeshConfig fact that counts: home's."""

@@ -16,9 +16,9 @@ from aggregator.mesh.selection import UNSELECTED
 from aggregator.mesh.services import Port
 from aggregator.mesh.slices import AttachedTo
 from aggregator.mesh.standing import UNREACHABLE
-from aggregator.mesh.workload import REDIRECTION_ANNOTATION, ServicePorts, Workload, WorkloadKey, controller_name
+from aggregator.mesh.workload import ServicePorts, Workload, WorkloadKey, controller_name, tunnel_of
 from watchers.facts.core import Pod
-from watchers.facts.keys import ObjectKey, label
+from watchers.facts.keys import ObjectKey
 
 
 def declare(
@@ -50,7 +50,6 @@ def declare(
         if added:
             served = tuple(sorted({**added, **dict(served)}.items()))
         owner = said.workload_name or controller_name(name, pod)
-        captured = label(pod.annotations, REDIRECTION_ANNOTATION) == "enabled"
         return Workload(
             cluster=cluster,
             namespace=namespace,
@@ -63,7 +62,7 @@ def declare(
             service_account=pod.service_account,
             node=pod.node,
             host_network=pod.host_network,
-            tunnel="HBONE" if said.native_tunnel or captured else "",
+            tunnel=tunnel_of(pod.annotations, native=said.native_tunnel),
             native_tunnel=said.native_tunnel,
             workload_name=owner,
             canonical_name=said.canonical_name or owner,

@@ -20,11 +20,11 @@ from aggregator.mesh.standing import Standing, StandingOf
 from aggregator.mesh.waypoints import GATEWAY_LABEL, Asked, Attached, Waypoint, Waypoints
 from aggregator.mesh.workload import (
     TOTAL,
-    TUNNEL_LABEL,
     WORKLOAD_NAME_LABEL,
     ServicePorts,
     canonical_name,
     canonical_revision,
+    ends_tunnels,
 )
 from watchers.facts.core import Pod
 from watchers.facts.istio_networking import ServiceEntry, WorkloadEntry
@@ -134,7 +134,7 @@ def declare(
             network=network,
             at_home=is_home(at, network),
             standing=standing(at, cluster),
-            native_tunnel="http" in label(labels, TUNNEL_LABEL).split(","),
+            native_tunnel=ends_tunnels(labels),
             workload_name=label(labels, WORKLOAD_NAME_LABEL),
             canonical_name=canonical_name(labels),
             canonical_revision=canonical_revision(labels),

@@ -20,7 +20,15 @@ from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.mesh.services import Balancing, Declared, Port, Services, attachment, distribution, protocol_of
 from aggregator.mesh.standing import UNREACHABLE, StandingOf
 from aggregator.mesh.waypoints import Asked, Attached, Waypoints, ingress_uses
-from aggregator.mesh.workload import Workload, WorkloadKey, canonical_name, canonical_revision, locality_of, tunnel_of
+from aggregator.mesh.workload import (
+    Workload,
+    WorkloadKey,
+    canonical_name,
+    canonical_revision,
+    ends_tunnels,
+    locality_of,
+    tunnel_of,
+)
 from aggregator.order import rank
 from watchers.facts.core import Namespace, Service
 from watchers.facts.istio_networking import EntryEndpoint, ServiceEntry
@@ -57,7 +65,7 @@ def declare(
         cluster, _, namespace, _ = key
         if cluster != home.cluster and not home.remote_entries:
             return Withheld("EntryOfRemoteCluster")
-        if entry.revision not in ("", home.revision):
+        if not home.serves(entry.revision):
             return Withheld("ObjectOfOtherRevision", entry.revision)
         if not includes(at, cluster, namespace):
             return UNSELECTED
@@ -80,7 +88,7 @@ def declare(
             (
                 rank(home.cluster, cluster, one.created, other[2], other[3])
                 for other, one in rivals.items()
-                if one.revision in ("", home.revision)
+                if home.serves(one.revision)
             ),
             default=None,
         )
@@ -185,7 +193,7 @@ def workloads(
                 ]
             )
             packed = pack(one.address) is not None
-            tunnel, native = tunnel_of(entry.labels, entry.annotations)
+            native = ends_tunnels(entry.labels)
             attached = waypoints.of(at, Asked(cluster, namespace, one.labels, (), "workload"))
             return Workload(
                 cluster=cluster,
@@ -198,7 +206,7 @@ def workloads(
                 services=tuple([(f"{namespace}/{host}", ports) for host in sorted(served_hosts)]),
                 healthy=True,
                 service_account=one.account,
-                tunnel=tunnel,
+                tunnel=tunnel_of(entry.annotations, native=native),
                 native_tunnel=native,
                 workload_name=name,
                 canonical_name=canonical_name(entry.labels) or name,

@@ -15,8 +15,8 @@ from aggregator.mesh.waypoints import Waypoint
 from watchers.facts.core import Pod
 from watchers.facts.keys import Labels, label
 
-REDIRECTION_ANNOTATION = "ambient.istio.io/redirection"
-TUNNEL_LABEL = "networking.istio.io/tunnel"
+_REDIRECTION_ANNOTATION = "ambient.istio.io/redirection"
+_TUNNEL_LABEL = "networking.istio.io/tunnel"
 WORKLOAD_NAME_LABEL = "service.istio.io/workload-name"
 
 ServicePorts: TypeAlias = tuple[tuple[int, int], ...]
@@ -94,11 +94,14 @@ def contributions(_key: WorkloadKey, workload: Workload) -> Iterable[tuple[Servi
     return brought
 
 
-def tunnel_of(labels: Labels, annotations: Labels) -> tuple[str, bool]:
-    """What terminates tunnels before a workload: "HBONE" or "", and whether that is the workload itself."""
-    native = "http" in label(labels, TUNNEL_LABEL).split(",")
-    captured = label(annotations, REDIRECTION_ANNOTATION) == "enabled"
-    return "HBONE" if native or captured else "", native
+def ends_tunnels(labels: Labels) -> bool:
+    """Whether a workload terminates tunnels itself, as its labels say."""
+    return "http" in label(labels, _TUNNEL_LABEL).split(",")
+
+
+def tunnel_of(annotations: Labels, *, native: bool) -> str:
+    """What terminates tunnels before a workload, itself (``native``) or its node's proxy: "HBONE", or ""."""
+    return "HBONE" if native or label(annotations, _REDIRECTION_ANNOTATION) == "enabled" else ""
 
 
 def canonical_name(labels: Labels) -> str:

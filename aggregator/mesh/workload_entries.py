@@ -35,7 +35,7 @@ def declare(
         cluster, _, namespace, name = key
         if cluster != home.cluster and not home.remote_entries:
             return Withheld("EntryOfRemoteCluster")
-        if entry.revision not in ("", home.revision):
+        if not home.serves(entry.revision):
             return Withheld("ObjectOfOtherRevision", entry.revision)
         said = profile_of(at, cluster, namespace, entry.labels)
         if not said.selected:
@@ -48,7 +48,6 @@ def declare(
             at.note(key, Finding(key, "EndpointAddressInvalid", "spec.address", f"{one.address[:80]!r} is no address"))
             return Withheld("AddressInvalid", one.address)
         network = one.network or network_of(at, networks, cluster)
-        tunnel, native = tunnel_of(entry.labels, entry.annotations)
         own = label(entry.annotations, REGISTRATION_GROUP) or said.workload_name or name
         return Workload(
             cluster=cluster,
@@ -61,8 +60,8 @@ def declare(
             services=_served(said, dict(one.ports)),
             healthy=True,
             service_account=one.account,
-            tunnel=tunnel,
-            native_tunnel=native,
+            tunnel=tunnel_of(entry.annotations, native=said.native_tunnel),
+            native_tunnel=said.native_tunnel,
             workload_name=own,
             canonical_name=said.canonical_name or own,
             canonical_revision=said.canonical_revision or "latest",

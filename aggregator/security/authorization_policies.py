@@ -79,7 +79,7 @@ def declare(
             return Withheld("PolicyOfRemoteCluster")
         if not includes(at, cluster, namespace):
             return UNSELECTED
-        if policy.revision not in ("", home.revision):
+        if not home.serves(policy.revision):
             return Withheld("ObjectOfOtherRevision", policy.revision)
         if policy.targeted:
             return Withheld("PolicyForWaypoints")

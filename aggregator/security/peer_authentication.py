@@ -53,7 +53,7 @@ def declare(
     objects = graph.derive("selected peer authentications", given, selected)
 
     def counts(key: ObjectKey, one: PeerAuthentication) -> bool:
-        return key[0] == home.cluster and one.revision in ("", home.revision)
+        return key[0] == home.cluster and home.serves(one.revision)
 
     def of_namespace(key: ObjectKey, one: PeerAuthentication) -> Iterable[str]:
         return (key[2],) if counts(key, one) and not one.selector else ()

@@ -35,7 +35,7 @@ def declare(
             return Withheld("NotOfHome", cluster)
         if not answers.home(at):
             return Withheld("HomeNotSynced")
-        counts = entry.revision in ("", home.revision) and includes(at, cluster, namespace)
+        counts = home.serves(entry.revision) and includes(at, cluster, namespace)
         asked = Asked(cluster, namespace, entry.labels, (), "workload")
         wanted = bound(waypoints.of(at, asked)) if home.istio_classes and counts else ()
         if not wanted and "conditions" not in entry.written:

@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from tests.bench.fleet import Heard, Receipt, acknowledgement, receipt_of
-from tests.bench.plane import process, received
+from tests.bench.plane import Questions, process, received
 from tests.bench.stream import Stream
 from tests.kit.ztunnel.grpc_transport import METHOD
 from tests.kit.ztunnel.machine import Node, ZtunnelMachine
@@ -183,20 +183,14 @@ def _claims(first: dict[str, list[bytes]]) -> dict[str, bytes]:
     return claims
 
 
-class _Process:
+class _Process(Questions):
     """What a process of the crowd does for each command."""
 
     def __init__(self, pipe: Connection, port: int, members: Sequence[Member]) -> None:
-        self._pipe = pipe
+        super().__init__(pipe)
         self._port = port
         self._members = members
         self._claims: dict[str, bytes] = {}
-
-    async def serve(self) -> None:
-        """Until told to stop."""
-        while (command := await asyncio.to_thread(self._pipe.recv)) is not None:
-            name, *arguments = command
-            self._pipe.send(await getattr(self, name)(*arguments))
 
     async def arrive(self, naming: bool, seconds: float) -> list[Arrival]:
         """All at once, those that are connected anew; how it went once all are served, or time is up."""

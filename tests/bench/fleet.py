@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from tests.bench.plane import process, received
+from tests.bench.plane import Questions, process, received
 from tests.bench.stream import Stream
 from tests.kit.ztunnel.grpc_transport import METHOD
 from tests.kit.ztunnel.machine import Node, ZtunnelMachine
@@ -162,18 +162,12 @@ def receipt_of(now: int, data: bytes) -> Receipt:
     return Receipt(now, len(data), names, tuple(response.removed_resources))
 
 
-class _Process:
+class _Process(Questions):
     """What the process does for each command of a Fleet."""
 
     def __init__(self, pipe: Connection, clients: Sequence[Client]) -> None:
-        self._pipe = pipe
+        super().__init__(pipe)
         self._clients = clients
-
-    async def serve(self) -> None:
-        """Until told to stop."""
-        while (command := await asyncio.to_thread(self._pipe.recv)) is not None:
-            name, *arguments = command
-            self._pipe.send(await getattr(self, name)(*arguments))
 
     async def joined(self, seconds: float) -> list[int]:
         """When each client had its first answer, once all have."""

@@ -8,7 +8,6 @@ looks into either.
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,7 +16,6 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol
 
 import msgspec
@@ -26,6 +24,7 @@ from tests.bench.memory import Used, cpu_time, used
 from tests.kit.go_builds import NoProgram
 from tests.kit.istiod import VERSION, Istiod, answer, binary
 from tests.kit.ports import free_ports
+from tests.kit.spawned import Spawned
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -65,35 +64,24 @@ Starter = Callable[[str, bytes], AbstractContextManager[ControlPlane]]
 """Starts one on a home cluster: its name, its kubeconfig."""
 
 
-class Isthmus:
+class Isthmus(Spawned):
     """A process of `isthmus run` while the context is open; with more flags than it takes to be asked."""
 
     def __init__(self, cluster: str, kubeconfig: bytes, *flags: str) -> None:
-        self._scratch = tempfile.TemporaryDirectory(prefix="isthmus-bench-")
-        home = Path(self._scratch.name, "kubeconfig")
+        scratch = tempfile.TemporaryDirectory(prefix="isthmus-bench-")
+        home = Path(scratch.name, "kubeconfig")
         home.write_bytes(kubeconfig)
         self.xds, self.secure, self._health, self._admin = ports = free_ports(4)
         command = [sys.executable, "-m", "aggregator.cli.main", "run", "--local", f"{cluster}={home}", *flags]
         for flag, port in zip(("xds-plaintext", "xds", "health", "admin"), ports, strict=True):
             command += [f"--{flag}", f"127.0.0.1:{port}"]
-        self._log = Path(self._scratch.name, "log").open("w+")  # noqa: SIM115 - the process writes to it
-        self._process = subprocess.Popen(
-            command, cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log, text=True
+        log = Path(scratch.name, "log").open("w+")  # noqa: SIM115 - the process writes to it
+        process = subprocess.Popen(
+            command, cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
         )
+        super().__init__(process, scratch, log)
         self._lines: list[str] = []
         threading.Thread(target=self._read, daemon=True).start()
-        self.pid = self._process.pid
-
-    def __enter__(self) -> Isthmus:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._log.close()
-        self._scratch.cleanup()
 
     def ready(self, deadline: float = 120.0) -> None:
         """Waits until it says so. Raises TimeoutError with the end of its log."""
@@ -115,14 +103,6 @@ class Isthmus:
 
     def collect_garbage(self) -> None:
         """It does as it likes."""
-
-    def terminate(self) -> None:
-        """Tells it to end."""
-        self._process.send_signal(signal.SIGTERM)
-
-    def ended(self) -> bool:
-        """Whether it has."""
-        return self._process.poll() is not None
 
     def log(self) -> str:
         """All that it said."""

@@ -57,6 +57,21 @@ class Commands:
         getattr(self, name)(*arguments)
 
 
+class Questions:
+    """What a process can be asked through its pipe, one question after the other: each public method is one, called
+    with what was sent, and what it returns is sent back; None is the end.
+    """
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+
+    async def serve(self) -> None:
+        """Until told to stop."""
+        while (question := await asyncio.to_thread(self._pipe.recv)) is not None:
+            name, *arguments = question
+            self._pipe.send(await getattr(self, name)(*arguments))
+
+
 def serve(
     pipe: Connection,
     sources: list[tuple[str, Path]],

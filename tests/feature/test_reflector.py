@@ -17,6 +17,7 @@ from tests.kit.eventually import eventually
 from tests.kit.kube_api import Cut, Hang, KubeApi, KubeCluster, Lines, Refuse, Trickle, error_event
 from tests.kit.kube_session import MemorySession
 from tests.kit.manifests import Manifest, gateway, pod
+from tests.kit.running import running
 from watchers.facts import Fact, ObjectKey, Pod, SourceFault
 from watchers.kubernetes.budget import Limits
 from watchers.kubernetes.flow import Flow, Rounds
@@ -87,14 +88,8 @@ async def reading(
         pace=pace,
         now=asyncio.get_running_loop().time,
     )
-    task = asyncio.create_task(reflector.run())
-    try:
+    async with running(reflector.run()):
         yield read
-    finally:
-        if task.done():
-            task.result()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 def cluster(*pods: str, watch_list: bool = True) -> KubeCluster:

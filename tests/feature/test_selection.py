@@ -15,6 +15,7 @@ from tests.kit import manifests as m
 from tests.kit.clock import virtual_time
 from tests.kit.kube_api import Hold, KubeCluster, Refuse
 from tests.kit.kube_session import MemorySession
+from tests.kit.running import running
 from watchers.facts import Fact, ObjectKey
 from watchers.kubernetes.budget import Limits
 from watchers.kubernetes.flow import Flow, Rounds
@@ -73,14 +74,8 @@ async def reading(west: KubeCluster, kind: str = "Pod") -> AsyncIterator[Reading
         pace=PACE,
         now=asyncio.get_running_loop().time,
     )
-    task = asyncio.create_task(reflector.run())
-    try:
+    async with running(reflector.run()):
         yield read
-    finally:
-        if task.done():
-            task.result()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 def cluster(*pods: str, watch_list: bool = True) -> KubeCluster:

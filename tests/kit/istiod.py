@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
 from pathlib import Path
-from types import TracebackType
 
 from tests.kit.envoy import cache
 from tests.kit.go_builds import NoProgram, built
 from tests.kit.ports import free_ports
+from tests.kit.spawned import Spawned
 
 VERSION = "v0.0.0-20260827124520-eed52ebb66ad"
 """Of the module istio.io/istio: a development build of 1.31, of August 2026."""
@@ -66,15 +65,15 @@ def binary(*, build: bool = True) -> Path:
     return built(_NAME, ["install", "-ldflags=-s -w", f"{_PACKAGE}@{VERSION}"], cache().parent, flags="-mod=mod")
 
 
-class Istiod:
+class Istiod(Spawned):
     """A process of istiod while the context is open; `xds` is its port for plaintext, `secure` that with TLS and tokens
-    (reviewed by its home cluster), `pid` its id.
+    (reviewed by its home cluster).
     """
 
     def __init__(self, cluster: str, kubeconfig: bytes) -> None:
         path = binary(build=False)
-        self._scratch = tempfile.TemporaryDirectory(prefix="isthmus-istiod-")
-        home = Path(self._scratch.name)
+        scratch = tempfile.TemporaryDirectory(prefix="isthmus-istiod-")
+        home = Path(scratch.name)
         (home / "kubeconfig").write_bytes(kubeconfig)
         (home / "mesh").write_text(_MESH)
         self.xds, self.secure, self._monitoring, https, self._http, control = free_ports(6)
@@ -93,22 +92,11 @@ class Istiod:
         # By default it asks API servers for less a second than these can answer.
         command += ["--kubernetesApiQPS=400", "--kubernetesApiBurst=800"]
         environment = {**os.environ, **_ENVIRONMENT, "CLUSTER_ID": cluster}
-        self._log = (home / "log").open("w+")
-        self._process = subprocess.Popen(
-            command, cwd=home, env=environment, stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT
+        log = (home / "log").open("w+")
+        process = subprocess.Popen(
+            command, cwd=home, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
         )
-        self.pid = self._process.pid
-
-    def __enter__(self) -> Istiod:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._log.close()
-        self._scratch.cleanup()
+        super().__init__(process, scratch, log)
 
     def ready(self, deadline: float = 120.0) -> None:
         """Waits until it says that it is ready. Raises TimeoutError with the end of its log."""
@@ -131,14 +119,6 @@ class Istiod:
     def collect_garbage(self) -> None:
         """Asks it to, as Go's own profile endpoint does."""
         answer(f"http://127.0.0.1:{self._http}/debug/pprof/heap?gc=1")
-
-    def terminate(self) -> None:
-        """Tells it to end, as Kubernetes does first."""
-        self._process.send_signal(signal.SIGTERM)
-
-    def ended(self) -> bool:
-        """Whether it has."""
-        return self._process.poll() is not None
 
     def log(self) -> str:
         """All that it said."""

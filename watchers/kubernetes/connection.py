@@ -30,7 +30,7 @@ from watchers.kubernetes.session import Broken, Requests, Session
 from watchers.metrics import WatchMetrics
 from watchers.registration import LABEL, REMOTE_SECRET
 from watchers.selection import Selection, Selections
-from watchers.staging import Rows, Sink
+from watchers.staging import Sink
 from watchers.status import Access
 
 REQUIRED = frozenset({"Namespace", "Pod", "Service", "EndpointSlice"})
@@ -153,7 +153,7 @@ class ApiConnection:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise Unidentified("what answers is no API server", denied=False) from None
 
-    async def reflect(self, kind: ReadResource, facts: Rows, report: Report) -> None:
+    async def reflect(self, kind: ReadResource, facts: Sink, report: Report) -> None:
         """Reads a kind until cancelled."""
         self._kinds.append(kind.fact)
         reflector = Reflector(

@@ -7,30 +7,18 @@ that is read in one namespace, and SourceFaults. What arrives together is one re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Iterable, Mapping
 
 from watchers.facts import Fact, ObjectKey, SourceFault
 from watchers.facts.invalid import InvalidObject, field
 from watchers.facts.kinds import Kind
 from watchers.kubernetes.quota import Holdings, Quota
 from watchers.metrics import WatchMetrics
-from watchers.sink import Cause, Facts
+from watchers.sink import Cause
+from watchers.staging import Sink
 
 MOST_FAULTS = 100
 """So many objects of a kind that cannot be used are named; the others are counted."""
-
-
-class Store(Facts, Protocol):
-    """A table of facts that also tells what it holds: the last good fact of an object that is invalid now."""
-
-    def get(self, key: ObjectKey) -> Fact | None:
-        """The fact of a key, None if it has none."""
-        ...
-
-    def scan(self, prefix: tuple[str, ...]) -> Iterator[tuple[ObjectKey, Fact]]:
-        """What stands under a prefix."""
-        ...
 
 
 class Kept:
@@ -39,7 +27,7 @@ class Kept:
     def __init__(
         self,
         prefix: tuple[str, ...],
-        store: Store,
+        store: Sink,
         holdings: Holdings,
         *,
         kind: Kind,

@@ -20,7 +20,7 @@ from watchers.facts.invalid import InvalidObject
 from watchers.kubernetes.budget import SHARE
 from watchers.kubernetes.events import EventReader, refusal
 from watchers.kubernetes.flow import Flow
-from watchers.kubernetes.kept import Kept, Store
+from watchers.kubernetes.kept import Kept
 from watchers.kubernetes.lines import Lines, batches
 from watchers.kubernetes.listwatch import (
     USUAL,
@@ -43,6 +43,7 @@ from watchers.kubernetes.session import Broken, Requests, Response
 from watchers.metrics import WatchMetrics
 from watchers.selection import Selection
 from watchers.sink import Cause
+from watchers.staging import Sink
 
 _LONGEST_BODY = 512 << 20
 _LONGEST_REFUSAL = 64 << 10
@@ -72,7 +73,7 @@ class Reflector:
         resource: Resource,
         cluster: str,
         requests: Requests,
-        store: Store,
+        store: Sink,
         *,
         system_namespace: str,
         report: Callable[[State, str], None],

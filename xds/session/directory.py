@@ -156,10 +156,7 @@ class DirectoryExchange(DeltaExchange):
         if not self.interest.covers(name):
             self._imply(name)
             return
-        resource = self.content.get(name)
-        if resource is not None:
-            self._gone.pop(name, None)
-            self._offer(name, resource)
+        self._offer_anew(name)
         self._imply_company(name)
 
     def _imply_company(self, name: str) -> None:
@@ -177,12 +174,16 @@ class DirectoryExchange(DeltaExchange):
             if implied is None or self.interest.covers(name):
                 continue
             implied.add(name)
-            resource = self.content.get(name)
-            if resource is not None:
-                self._gone.pop(name, None)
-                self._offer(name, resource)
+            self._offer_anew(name)
             names += self._directory.members(name)
             names += self._directory.needs(name)
+
+    def _offer_anew(self, name: str) -> None:
+        """Offer what is there under a name, whose removal may still be waiting."""
+        resource = self.content.get(name)
+        if resource is not None:
+            self._gone.pop(name, None)
+            self._offer(name, resource)
 
     def _keep_question(self, asked: str) -> None:
         self._questions.pop(asked, None)

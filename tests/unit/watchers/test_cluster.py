@@ -15,7 +15,7 @@ from tests.kit.clock import virtual_time
 from watchers.cluster import ClusterWatch, Turns
 from watchers.facts import Cluster, Fact, Namespace, ObjectKey
 from watchers.generation import Health, Report, Unidentified, Unusable
-from watchers.staging import Rows
+from watchers.staging import Sink
 from watchers.status import Access
 
 STATE = ("mesa", "Cluster", "", "mesa")
@@ -38,7 +38,7 @@ class Scripted:
         self.uid: str | Exception = uid
         self.asked = 0
         self.closed = False
-        self.sinks: dict[str, Rows] = {}
+        self.sinks: dict[str, Sink] = {}
         self.reports: dict[str, Report] = {}
         self.health = Health()
         self.access = Access("mesa.example:6443", 1.0, 2.0, 3.0)
@@ -52,7 +52,7 @@ class Scripted:
             raise self.uid
         return self.uid
 
-    async def reflect(self, kind: Kind, facts: Rows, report: Report) -> None:
+    async def reflect(self, kind: Kind, facts: Sink, report: Report) -> None:
         self.sinks[kind.fact], self.reports[kind.fact] = facts, report
         await asyncio.Event().wait()
 
