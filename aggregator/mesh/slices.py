@@ -15,7 +15,7 @@ from aggregator.mesh.networks import network_of
 from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.mesh.services import Declared, Services
 from aggregator.mesh.standing import UNREACHABLE, StandingOf
-from aggregator.mesh.workload import ServicePorts, Workload, WorkloadKey
+from aggregator.mesh.workload import ServicePorts, Traits, Workload, WorkloadKey
 from watchers.facts.discovery import EndpointSlice
 from watchers.facts.keys import ObjectKey
 
@@ -54,8 +54,8 @@ def declare(
         """The services a slice serves, if they take their endpoints from slices: one, and that as it is exported."""
         if not endpoints.service or endpoints.address_type == "FQDN":
             return []
-        own = at.get(services.declared, (key[0], "Service", key[2], endpoints.service))
-        exported = at.get(services.exported, (key[0], "ServiceExport", key[2], endpoints.service))
+        own = at.get(services.parts, (key[0], "Service", key[2], endpoints.service))
+        exported = at.get(services.parts, (key[0], "ServiceExport", key[2], endpoints.service))
         return [one for one in (own, exported) if one is not None and not one.selector]
 
     def not_served(at: At, key: ObjectKey) -> Withheld:
@@ -73,8 +73,8 @@ def declare(
         targets = [(port.number, port.target or by_name.get(port.name, 0)) for port in found[0].ports]
         ports = tuple([(number, target) for number, target in targets if target])
         served = tuple([(service.key, ports) for service in found])
-        for endpoint in {one.target_name: one for one in endpoints.endpoints if one.target_kind == "Pod"}.values():
-            yield (*key, endpoint.target_name), Attachment(key[2], endpoint.target_name, served)
+        for pod in endpoints.pods:
+            yield (*key, pod), Attachment(key[2], pod, served)
 
     naming = graph.expand("slices that name pods", slices, attachments)
     by_pod = graph.index("pods named by slices", naming, lambda key, one: ((key[0], one.namespace, one.pod),))
@@ -101,11 +101,12 @@ def declare(
         if relied_on == "withdrawn":
             yield key, UNREACHABLE
             return
+        for pod in endpoints.pods:
+            yield key, Withheld("EndpointOfPod", pod)
+        at_home = network == network_of(at, networks, home.cluster)
+        traits = Traits(key[0], key[2], network, at_home, canonical_revision="", reduced=relied_on == "reduced")
         seen = set()
         for endpoint in endpoints.endpoints:
-            if endpoint.target_kind == "Pod":
-                yield key, Withheld("EndpointOfPod", endpoint.target_name)
-                continue
             wrong = next((one for one in endpoint.addresses if pack(one) is None), None)
             if wrong is not None or not endpoint.addresses:
                 detail = f"{wrong!r} is not an IP address" if endpoint.addresses else "one has no address"
@@ -118,18 +119,14 @@ def declare(
             yield (
                 (*key, endpoint.addresses[0]),
                 Workload(
-                    cluster=key[0],
-                    namespace=key[2],
-                    name=key[3],
-                    network=network,
-                    at_home=network == network_of(at, networks, home.cluster),
-                    addresses=endpoint.addresses,
-                    services=served,
+                    traits,
+                    key[3],
+                    endpoint.addresses,
+                    served,
                     healthy=endpoint.ready,
                     host_network=True,
                     kind="EndpointSlice",
                     identified=False,
-                    reduced=relied_on == "reduced",
                 ),
             )
 

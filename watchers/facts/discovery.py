@@ -1,7 +1,7 @@
 """Facts of discovery.k8s.io/v1: EndpointSlice.
 
-Read as in core.py. Slices matter for what has no pod of its own (selectorless Services) and for topology; their
-endpoints are a set, so they are kept sorted and a controller that merely moves them changes nothing.
+Read as in core.py. Slices matter for Services without a selector: for endpoints that are no Pods, and for which Pods
+serve them. Both are sets, so they are kept sorted and a controller that merely moves them changes nothing.
 """
 
 from __future__ import annotations
@@ -25,29 +25,25 @@ class SlicePort(msgspec.Struct, frozen=True, gc=False):
 
 
 class Endpoint(msgspec.Struct, frozen=True, gc=False):
-    """One endpoint. An unset ``ready`` counts as true and an unset ``serving`` as ready (KEP-1672); ``target_*`` name
-    the object it stands for, mostly a Pod.
-    """
+    """One endpoint that is no Pod's. An unset ``ready`` counts as true (KEP-1672)."""
 
     addresses: tuple[str, ...]
     ready: bool
-    serving: bool
-    terminating: bool
-    node: str
-    zone: str
-    target_kind: str
-    target_namespace: str
-    target_name: str
 
 
 class EndpointSlice(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="EndpointSlice"):
-    """Endpoints of the Service named by the label kubernetes.io/service-name ("" where there is none)."""
+    """Endpoints of the Service named by the label kubernetes.io/service-name ("" where there is none).
+
+    Those that stand for a Pod are told by that Pod, in full and sooner: of them ``pods`` has the names alone, so that a
+    slice is the same fact whichever of its Pods are ready.
+    """
 
     service: str
     created: str
     address_type: str
     ports: tuple[SlicePort, ...]
     endpoints: tuple[Endpoint, ...]
+    pods: tuple[str, ...]
 
 
 class SliceLabels(msgspec.Struct, gc=False):
@@ -76,15 +72,12 @@ class EndpointConditions(msgspec.Struct, gc=False):
     """``conditions`` of an endpoint."""
 
     ready: bool | None = None
-    serving: bool | None = None
-    terminating: bool | None = None
 
 
 class TargetReference(msgspec.Struct, gc=False):
     """``targetRef`` of an endpoint."""
 
     kind: str | None = None
-    namespace: str | None = None
     name: str | None = None
 
 
@@ -93,8 +86,6 @@ class EndpointObject(msgspec.Struct, gc=False):
 
     addresses: list[str]
     conditions: EndpointConditions | None = None
-    node_name: str | None = msgspec.field(default=None, name="nodeName")
-    zone: str | None = None
     target: TargetReference | None = msgspec.field(default=None, name="targetRef")
 
 
@@ -106,9 +97,6 @@ class EndpointSliceObject(msgspec.Struct, gc=False):
     ports: list[SlicePortObject] | None = None
     endpoints: list[EndpointObject] | None = None
 
-
-_NO_CONDITIONS = EndpointConditions()
-_NO_TARGET = TargetReference()
 
 _slice_ports: Shared[tuple[SlicePort, ...], tuple[SlicePort, ...]] = Shared(4_096)
 
@@ -128,7 +116,15 @@ def read_endpoint_slice(wire: EndpointSliceObject, cluster: str) -> tuple[Object
             for port in wire.ports or ()
         ]
     )
-    endpoints = [_endpoint(endpoint) for endpoint in wire.endpoints or ()]
+    endpoints: list[Endpoint] = []
+    pods: set[str] = set()
+    for endpoint in wire.endpoints or ():
+        target = endpoint.target
+        if target is not None and target.kind == "Pod":
+            pods.add(target.name or "")
+        else:
+            ready = endpoint.conditions is None or endpoint.conditions.ready is not False
+            endpoints.append(Endpoint(tuple(endpoint.addresses), ready))
     endpoints.sort(key=_order)
     return namespaced_key(cluster, "EndpointSlice", metadata), EndpointSlice(
         intern(labels.service or "") if labels else "",
@@ -136,25 +132,9 @@ def read_endpoint_slice(wire: EndpointSliceObject, cluster: str) -> tuple[Object
         intern(wire.address_type),
         _slice_ports.get(ports) or _slice_ports.add(ports, ports),
         tuple(endpoints),
+        tuple(sorted(pods)),
     )
 
 
-def _endpoint(wire: EndpointObject) -> Endpoint:
-    conditions = wire.conditions or _NO_CONDITIONS
-    target = wire.target or _NO_TARGET
-    ready = conditions.ready is not False
-    return Endpoint(
-        tuple(wire.addresses),
-        ready,
-        ready if conditions.serving is None else conditions.serving,
-        bool(conditions.terminating),
-        intern(wire.node_name or ""),
-        intern(wire.zone or ""),
-        intern(target.kind or ""),
-        intern(target.namespace or ""),
-        intern(target.name or ""),
-    )
-
-
-def _order(endpoint: Endpoint) -> tuple[tuple[str, ...], str, str]:
-    return endpoint.addresses, endpoint.target_namespace, endpoint.target_name
+def _order(endpoint: Endpoint) -> tuple[tuple[str, ...], bool]:
+    return endpoint.addresses, not endpoint.ready

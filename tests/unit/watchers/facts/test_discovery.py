@@ -27,31 +27,37 @@ def test_a_recorded_slice() -> None:
             created="2026-02-01T07:59:59Z",
             address_type="IPv4",
             ports=(SlicePort("http", 8080, "TCP", "kubernetes.io/h2c"), SlicePort("any", 0, "UDP", "")),
-            endpoints=(
-                Endpoint(("10.10.1.7",), True, True, False, "node-1", "eu-1", "Pod", "shop", "cart-7d9f4c6b5-x2x1z"),
-                Endpoint(("10.10.2.9",), False, True, True, "node-2", "eu-2", "Pod", "shop", "cart-7d9f4c6b5-aaaaa"),
-                Endpoint(("192.0.2.99",), True, True, False, "", "", "", "", ""),
-            ),
+            endpoints=(Endpoint(("192.0.2.99",), True),),
+            pods=("cart-7d9f4c6b5-aaaaa", "cart-7d9f4c6b5-x2x1z"),
         ),
     )
 
 
 @pytest.mark.parametrize(
-    ("conditions", "ready", "serving"),
-    [
-        (None, True, True),
-        ({}, True, True),
-        ({"ready": None}, True, True),
-        ({"ready": False}, False, False),
-        ({"ready": False, "serving": True}, False, True),
-        ({"ready": True, "serving": None}, True, True),
-        ({"ready": True, "serving": False}, True, False),
-    ],
+    ("conditions", "ready"),
+    [(None, True), ({}, True), ({"ready": None}, True), ({"ready": False}, False), ({"ready": True}, True)],
 )
-def test_unset_conditions(conditions: dict[str, bool | None] | None, ready: bool, serving: bool) -> None:
+def test_unset_conditions(conditions: dict[str, bool | None] | None, ready: bool) -> None:
     endpoint = {"addresses": ["10.0.0.1"], "conditions": conditions}
     (found,) = fact(manifests.slice_("shop/cart-1", endpoint, service="cart")).endpoints
-    assert (found.ready, found.serving) == (ready, serving)
+    assert found.ready == ready
+
+
+@pytest.mark.parametrize("ready", [True, False, None])
+@pytest.mark.parametrize("address", ["10.0.0.7", "10.0.0.8"])
+def test_a_slice_stays_the_same_fact_while_its_pods_change(address: str, ready: bool | None) -> None:
+    def slice_(*endpoint: Any) -> Any:
+        return fact(manifests.slice_("shop/cart-1", *endpoint, service="cart"))
+
+    before = slice_(manifests.endpoint("10.0.0.7", pod="shop/cart-a", ready=True))
+    assert slice_(manifests.endpoint(address, pod="shop/cart-a", ready=ready, node="node-2")) == before
+    assert before.pods == ("cart-a",)
+
+
+def test_an_address_that_is_told_twice_is_ready_if_it_is_once() -> None:
+    twice = [manifests.endpoint("10.0.0.7", ready=ready) for ready in (False, True)]
+    found = fact(manifests.slice_("shop/cart-1", *twice, service="cart")).endpoints
+    assert [endpoint.ready for endpoint in found] == [True, False]
 
 
 def test_the_order_of_endpoints_means_nothing() -> None:
