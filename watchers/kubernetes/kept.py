@@ -8,11 +8,12 @@ that is read in one namespace, and SourceFaults. What arrives together is one re
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import cast
 
 from watchers.facts import Fact, ObjectKey, SourceFault
 from watchers.facts.invalid import InvalidObject, field
 from watchers.facts.kinds import Kind
-from watchers.kubernetes.quota import Holdings, Quota
+from watchers.kubernetes.quota import Change, Holdings, Quota
 from watchers.metrics import WatchMetrics
 from watchers.sink import Cause
 from watchers.staging import Sink
@@ -49,6 +50,19 @@ class Kept:
     def quota(self) -> Quota:
         """Which objects are withheld."""
         return self._quota
+
+    def gather(self, facts: Iterable[tuple[ObjectKey, Change]], gathered: int) -> list[tuple[ObjectKey, Change]]:
+        """Those of a list's objects that are to be kept until it is complete; ``gathered`` of it are kept already.
+
+        Of what is as it was before, the fact that is held already stands for the new one: so a list anew, or the
+        content read by another credential, takes little memory beside what it may replace, and leaves few holes there.
+        """
+        held = self._store.get
+        # Of a deletion nothing is gathered, and nothing held equals it.
+        return [
+            (key, cast("Change", was) if (was := held(key)) == fact else fact)
+            for key, fact in self._quota.gather(facts, gathered)
+        ]
 
     def apply(
         self, changes: Mapping[ObjectKey, Fact | None], invalid: Mapping[ObjectKey, InvalidObject], cause: Cause

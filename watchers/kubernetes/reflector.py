@@ -233,7 +233,7 @@ class Reflector:
         except InvalidObject as error:
             return self._machine.failed(Failure("decode", str(error)), self._now())
         await self._flow.passed(len(body), len(page.facts))
-        facts = self._kept.quota.gather(page.facts, self._machine.gathered)
+        facts = self._kept.gather(page.facts, self._machine.gathered)
         if not page.continue_token:
             await self._enter()
         return self._machine.page(msgspec.structs.replace(page, facts=facts), self._now())
@@ -272,7 +272,7 @@ class Reflector:
         machine, quota = self._machine, self._kept.quota
         events = self._reader.read(lines, machine.told_until)
         if not machine.told_until:
-            events.changes = dict(quota.gather(events.changes.items(), machine.gathered))
+            events.changes = dict(self._kept.gather(events.changes.items(), machine.gathered))
             if events.initial_end:
                 await self._enter()
         self._metrics.events.add(*self._labels, amount=events.objects)
