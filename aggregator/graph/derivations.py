@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
-from aggregator.graph.collection import CLOCK, NOTHING, At, Collection, GraphError
+from aggregator.graph.collection import CLOCK, At, Collection, GraphError
 from aggregator.graph.engine import Engine, Reads
+from aggregator.graph.members import NOBODY, Members
 from aggregator.graph.outcome import MISSING, Withheld
 
 
@@ -49,7 +50,7 @@ def expand_step(engine: Engine, collection: Collection[Any, Any]) -> Iterator[No
                 if key in new:
                     continue
                 if producers.get(key, MISSING) != item:
-                    engine.leave(rivals, key, item)
+                    engine.part(rivals, key, item)
                     continue
                 engine.set(number, key, MISSING)
                 del producers[key]
@@ -59,10 +60,10 @@ def expand_step(engine: Engine, collection: Collection[Any, Any]) -> Iterator[No
                 owner = producers.get(key, MISSING)
                 if owner is not MISSING and owner != item:
                     disputed[key] = None
-                    engine.inner(rivals, key)[owner] = None
+                    engine.join(rivals, key, owner)
                 producers[key] = item
                 if key in rivals:
-                    engine.leave(rivals, key, item)
+                    engine.part(rivals, key, item)
                 engine.set(number, key, value)
             if not new:
                 if old:
@@ -72,7 +73,7 @@ def expand_step(engine: Engine, collection: Collection[Any, Any]) -> Iterator[No
             yield
         waiting = _heirs(disputed, producers, rivals)
     for key in disputed:
-        for rival in rivals.get(key, NOTHING):
+        for rival in rivals.get(key, NOBODY):
             engine.fail(collection, rival, f"{key!r} is produced twice, by {producers[key]!r} too")
 
 
@@ -143,13 +144,13 @@ def _record(engine: Engine, number: int, item: Hashable, reads: Reads) -> None:
         return
     if old is not None:
         del reads_of[item]
-        engine.leave(records, old, item)
+        engine.part(records, old, item)
         if old not in records:
             for where, key in old:
-                engine.leave(state.readers[where], key, (number, old))
+                engine.part(state.readers[where], key, (number, old))
     if not reads:
         return
-    sharing = engine.inner(records, reads)
+    sharing: Members = records.get(reads, NOBODY)
     if sharing:
         # One tuple for all who share a record: the one its first item brought. The newest has it too, and is found
         # without passing over the places of those who have left.
@@ -158,9 +159,9 @@ def _record(engine: Engine, number: int, item: Hashable, reads: Reads) -> None:
         reader = (number, reads)
         for where, key in reads:
             if where == CLOCK and key not in state.readers[CLOCK]:
-                engine.inner(state.readers[CLOCK], key)[reader] = None
+                engine.join(state.readers[CLOCK], key, reader)
                 engine.wait_for(key)  # type: ignore[arg-type]  # keys of the clock are moments
             else:
-                engine.inner(state.readers[where], key)[reader] = None
-    sharing[item] = None
+                engine.join(state.readers[where], key, reader)
+    engine.join(records, reads, item)
     reads_of[item] = reads

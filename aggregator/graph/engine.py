@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from aggregator.graph.collection import CLOCK, Collection, GraphError
+from aggregator.graph.members import NOBODY, Members, kept_as, with_member, without_member
 from aggregator.graph.outcome import MISSING, Withheld
 
 Reads: TypeAlias = tuple[tuple[int, Hashable], ...]
@@ -71,12 +72,12 @@ class State:
         self.values: list[Any] = []  # collection -> key -> value
         self.outputs: list[Any] = []  # expansion -> item -> keys it claims
         self.producers: list[Any] = []  # expansion -> key -> the item that produced it
-        self.rivals: list[Any] = []  # expansion -> key -> {item that claims it too, in vain: None}
+        self.rivals: list[Any] = []  # expansion -> key -> Members: items that claim it too, in vain
         self.reads: list[Any] = []  # derivation -> item -> its reads (the record's own tuple)
-        self.records: list[Any] = []  # derivation -> reads -> {item: None}
-        self.readers: list[Any] = []  # collection -> key -> {(derivation, reads): None}
+        self.records: list[Any] = []  # derivation -> reads -> Members: items
+        self.readers: list[Any] = []  # collection -> key -> Members: (derivation, reads)
         self.findings: Any = {}  # (derivation, item) -> ((subject, finding), ...)
-        self.subjects: Any = {}  # subject -> {(derivation, item): None}
+        self.subjects: Any = {}  # subject -> Members: (derivation, item)
 
     def grow(self) -> None:
         """Make room for one more collection."""
@@ -209,7 +210,7 @@ class Engine:
         for key in changed:
             for derivation, reads in readers.get(key, ()):
                 self._wake(derivation)
-                self.dirty[derivation].update(records[derivation][reads])
+                self.dirty[derivation].update(dict.fromkeys(records[derivation][reads]))
                 yield
 
     def _publish(self, name: str, changed: Mapping[Hashable, Any]) -> Iterator[None]:
@@ -272,6 +273,29 @@ class Engine:
         if not members:
             del outer[key]
 
+    def join(self, outer: Any, key: Hashable, member: Hashable) -> None:
+        """Add `member`, which is none of them yet, to the Members under `key`."""
+        members: Members = outer.get(key, NOBODY)
+        if type(members) is tuple:
+            outer[key] = with_member(members, member)
+        else:
+            self.inner(outer, key)[member] = None
+
+    def part(self, outer: Any, key: Hashable, member: Hashable) -> None:
+        """Take `member` out of the Members under `key`, and those away when they are none."""
+        members: Members = outer.get(key, NOBODY)
+        rest: Members
+        if type(members) is tuple:
+            rest = without_member(members, member)
+        else:
+            held = self.inner(outer, key)
+            held.pop(member, None)
+            rest = kept_as(held)
+        if rest:
+            outer[key] = rest
+        elif members:
+            del outer[key]
+
     def set(self, number: int, key: Hashable, value: Any) -> None:
         """Give an item its value (MISSING: remove it). An equal value changes nothing."""
         values = self.state.values[number]
@@ -327,9 +351,9 @@ class Engine:
             if subject not in self._touched:
                 self._touched[subject] = self.findings_of(subject)
         for subject in dict.fromkeys(subject for subject, _ in old):
-            self.leave(self.state.subjects, subject, owner)
-        for subject, _ in notes:
-            self.inner(self.state.subjects, subject)[owner] = None
+            self.part(self.state.subjects, subject, owner)
+        for subject in dict.fromkeys(subject for subject, _ in notes):
+            self.join(self.state.subjects, subject, owner)
         if notes:
             self.state.findings[owner] = notes
         else:

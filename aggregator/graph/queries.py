@@ -14,6 +14,7 @@ import msgspec
 from aggregator.graph.collection import NOTHING, At, Collection, GraphError
 from aggregator.graph.engine import Engine
 from aggregator.graph.groups import contributions
+from aggregator.graph.members import NOBODY
 from aggregator.graph.outcome import MISSING, Withheld
 
 
@@ -131,7 +132,7 @@ def origins(engine: Engine, collection: Collection[Any, Any], key: Hashable) -> 
 def _children(engine: Engine, collection: Collection[Any, Any], key: Any) -> Iterator[tuple[Collection[Any, Any], Any]]:
     """What stands on one item, one step forward."""
     state = engine.state
-    for number, reads in state.readers[collection.number].get(key, NOTHING):
+    for number, reads in state.readers[collection.number].get(key, NOBODY):
         for item in state.records[number][reads]:
             yield from _made_of(engine, engine.collections[number], item)
     value = state.values[collection.number].get(key, MISSING)

@@ -73,7 +73,7 @@ class Counting(Commands):
         sizes: Counter[str] = Counter({"findings": len(state.findings), "subjects": len(state.subjects)})
         for column in state.COLUMNS:
             for name, held in zip(names, getattr(state, column), strict=True):
-                inner = sum(len(one) for one in held.values() if isinstance(one, dict))
+                inner = sum(len(one) for one in held.values() if isinstance(one, dict | tuple))
                 sizes[f"{column} of {name}"] += len(held) + inner
         tables = self.plane.tables
         counts = Counts(

@@ -17,6 +17,7 @@ import msgspec
 
 from aggregator.graph import At, Collection, Graph, Outcome, Pass, Source, Sums, Withheld
 from aggregator.graph.engine import Engine, State
+from aggregator.graph.members import Members
 
 Key: TypeAlias = tuple[str, str]
 """(cluster, name)"""
@@ -194,10 +195,21 @@ class Tables:
         return {name: table for name, table in self.content.items() if table}
 
 
+_MEMBERS = ("records", "readers", "rivals")
+
+
 def snapshot(engine: Engine) -> dict[str, Any]:
     """Everything an engine remembers, as plain mappings that are equal exactly if the states are."""
-    columns = {name: [_plain(column) for column in getattr(engine.state, name)] for name in State.COLUMNS}
-    return {**columns, "findings": _plain(engine.state.findings), "subjects": _plain(engine.state.subjects)}
+    columns = {
+        name: [(_sets if name in _MEMBERS else _plain)(one) for one in getattr(engine.state, name)]
+        for name in State.COLUMNS
+    }
+    return {**columns, "findings": _plain(engine.state.findings), "subjects": _sets(engine.state.subjects)}
+
+
+def _sets(members: Mapping[Any, Members]) -> dict[Any, list[Any]]:
+    """Who belongs to something, however that is kept and in whatever order they came."""
+    return {key: sorted(some, key=repr) for key, some in members.items()}
 
 
 def _plain(value: Any) -> Any:
