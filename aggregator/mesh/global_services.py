@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from aggregator.findings import Finding
-from aggregator.graph import At, Collection, Graph, Index, Outcome
+from aggregator.graph import At, Collection, Graph, Index, Outcome, Withheld
 from aggregator.mesh.allocated_addresses import AllocatedAddresses
 from aggregator.mesh.home import Home, Mesh
 from aggregator.mesh.identities import accounts_elsewhere, spiffe_id
@@ -70,10 +70,23 @@ class Service(msgspec.Struct, frozen=True, gc=False):
     disagreements: tuple[tuple[str, str], ...] = ()
 
 
+class Shared(msgspec.Struct, frozen=True, gc=False):
+    """What of a global Service decides how its endpoints in other networks are reached.
+
+    A record of its own, so that a cluster that joins or leaves is no news to the ways into all the others.
+    """
+
+    namespace: str
+    base: ObjectKey
+    ports: tuple[Port, ...]
+    allow_unready: bool
+
+
 class GlobalServices(msgspec.Struct, frozen=True):
     """The part of the graph this module declares."""
 
     services: Collection[str, Service]
+    shared: Collection[str, Shared]
     networks_of_service: Index[str, ServiceInNetwork, Mapping[object, int]]
 
 
@@ -103,7 +116,7 @@ def declare(
         if base.visibility != "PUBLIC":
             return False
         rivals = at.group(services.by_hostname, base.hostname).values()
-        if at.get(services.declared, _service_named(home, base.hostname)) is not None:
+        if at.get(services.parts, _service_named(home, base.hostname)) is not None:
             return False
         return base == min(rivals, key=lambda one: _rank(home, one), default=base)
 
@@ -156,7 +169,13 @@ def declare(
         service = _service(base, sharing, given, ports, identities, guarded, canonical=canonical(at, base))
         return msgspec.structs.replace(service, disagreements=tuple(disagreements)) if disagreements else service
 
-    return GlobalServices(graph.derive("services", services.candidates, merged), by_service)
+    def shared(_at: At, _key: str, one: Service) -> Outcome[Shared]:
+        if not one.is_global:
+            return Withheld("ServiceIsNotGlobal")
+        return Shared(one.namespace, one.base, one.ports, one.allow_unready)
+
+    found = graph.derive("services", services.candidates, merged)
+    return GlobalServices(found, graph.derive("services that are shared", found, shared), by_service)
 
 
 def _waypoints(trust_domain: str, attached: Attached) -> list[str]:

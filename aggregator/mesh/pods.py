@@ -51,26 +51,16 @@ def declare(
             served = tuple(sorted({**added, **dict(served)}.items()))
         owner = said.workload_name or controller_name(name, pod)
         return Workload(
-            cluster=cluster,
-            namespace=namespace,
-            name=name,
-            network=said.network,
-            at_home=said.at_home,
-            addresses=pod.addresses,
-            services=served,
+            said.traits,
+            name,
+            pod.addresses,
+            served,
             healthy=pod.ready and not pod.deleting,
             service_account=pod.service_account,
             node=pod.node,
             host_network=pod.host_network,
-            tunnel=tunnel_of(pod.annotations, native=said.native_tunnel),
-            native_tunnel=said.native_tunnel,
+            tunnel=tunnel_of(pod.annotations, native=said.traits.native_tunnel),
             workload_name=owner,
-            canonical_name=said.canonical_name or owner,
-            canonical_revision=said.canonical_revision or "latest",
-            labels=pod.labels,
-            reduced=said.standing == "reduced",
-            waypoint=said.waypoint,
-            proxied=said.proxied,
         )
 
     return cast("Collection[WorkloadKey, Workload]", graph.derive("workloads of pods", pods, pod_workload))

@@ -22,6 +22,7 @@ from aggregator.mesh.workload import (
     TOTAL,
     WORKLOAD_NAME_LABEL,
     ServicePorts,
+    Traits,
     canonical_name,
     canonical_revision,
     ends_tunnels,
@@ -37,28 +38,21 @@ LabelSet: TypeAlias = tuple[str, str, Labels]
 class Profile(msgspec.Struct, frozen=True, gc=False):
     """All that pods of a cluster and namespace with one set of labels have in common.
 
-    The services that select them (`served` is ready to use unless some target port is `named`), their network and
-    whether that is home's, whether they terminate tunnels, and the names labels give them ("" where they give none);
-    the waypoint before them, and what `Waypoint.proxied` says if they are one.
+    The services that select them (`served` is ready to use unless some target port is `named`), the name labels give
+    to the workload they belong to ("" where they give none), and their `traits`.
     Of a namespace that does not count there is nothing else to say: they are not `selected`.
     """
 
     services: tuple[tuple[str, tuple[Port, ...]], ...]
     served: tuple[tuple[str, ServicePorts], ...]
     named: bool
-    network: str
-    at_home: bool
+    traits: Traits
     standing: Standing = "full"
     selected: bool = True
-    native_tunnel: bool = False
     workload_name: str = ""
-    canonical_name: str = ""
-    canonical_revision: str = ""
-    waypoint: Waypoint | None = None
-    proxied: int = -1
 
 
-_UNSELECTED = Profile((), (), named=False, network="", at_home=False, selected=False)
+_UNSELECTED = Profile((), (), named=False, traits=Traits("", "", network="", at_home=False), selected=False)
 
 ProfileOf: TypeAlias = Callable[[At, str, str, Labels], Profile]
 """Reads, inside a derivation, the profile of a cluster, a namespace and labels."""
@@ -94,16 +88,16 @@ def declare(
     def without_labels(at: At, cluster: str, namespace: str) -> Profile:
         if not includes(at, cluster, namespace):
             return _UNSELECTED
-        network = network_of(at, networks, cluster)
-        return Profile(
-            (),
-            (),
-            named=False,
+        network, relied_on = network_of(at, networks, cluster), standing(at, cluster)
+        traits = Traits(
+            cluster,
+            namespace,
             network=network,
             at_home=is_home(at, network),
-            standing=standing(at, cluster),
+            reduced=relied_on == "reduced",
             waypoint=waypoint_of(at, cluster, namespace, ()),
         )
+        return Profile((), (), named=False, traits=traits, standing=relied_on)
 
     def waypoint_of(at: At, cluster: str, namespace: str, labels: Labels) -> Waypoint | None:
         found = waypoints.of(at, Asked(cluster, namespace, labels, (), "workload"))
@@ -127,19 +121,27 @@ def declare(
         ]
         found.sort(key=lambda service: service.key)
         network = label(labels, NETWORK_LABEL) or network_of(at, networks, cluster)
+        relied_on = standing(at, cluster)
+        traits = Traits(
+            cluster,
+            namespace,
+            network=network,
+            at_home=is_home(at, network),
+            labels=labels,
+            native_tunnel=ends_tunnels(labels),
+            canonical_name=canonical_name(labels),
+            canonical_revision=canonical_revision(labels) or "latest",
+            reduced=relied_on == "reduced",
+            waypoint=waypoint_of(at, cluster, namespace, labels),
+            proxied=proxied(at, cluster, namespace, labels),
+        )
         return Profile(
             services=tuple((service.key, service.ports) for service in found),
             served=tuple((one.key, tuple((port.number, port.target) for port in one.ports)) for one in found),
             named=any(port.target_name for service in found for port in service.ports),
-            network=network,
-            at_home=is_home(at, network),
-            standing=standing(at, cluster),
-            native_tunnel=ends_tunnels(labels),
+            traits=traits,
+            standing=relied_on,
             workload_name=label(labels, WORKLOAD_NAME_LABEL),
-            canonical_name=canonical_name(labels),
-            canonical_revision=canonical_revision(labels),
-            waypoint=waypoint_of(at, cluster, namespace, labels),
-            proxied=proxied(at, cluster, namespace, labels),
         )
 
     profiles = graph.derive("profiles of label sets", label_sets, profile)

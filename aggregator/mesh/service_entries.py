@@ -21,6 +21,7 @@ from aggregator.mesh.services import Balancing, Declared, Port, Services, attach
 from aggregator.mesh.standing import UNREACHABLE, StandingOf
 from aggregator.mesh.waypoints import Asked, Attached, Waypoints, ingress_uses
 from aggregator.mesh.workload import (
+    Traits,
     Workload,
     WorkloadKey,
     canonical_name,
@@ -32,7 +33,7 @@ from aggregator.mesh.workload import (
 from aggregator.order import rank
 from watchers.facts.core import Namespace, Service
 from watchers.facts.istio_networking import EntryEndpoint, ServiceEntry
-from watchers.facts.keys import ObjectKey, label
+from watchers.facts.keys import Labels, ObjectKey, label
 
 AUTO_ALLOCATE_LABEL = "networking.istio.io/enable-autoallocate-ip"
 
@@ -171,7 +172,7 @@ def workloads(
     """Declare the workloads that ServiceEntries list themselves."""
 
     def endpoints(at: At, key: ObjectKey, entry: ServiceEntry) -> Iterable[tuple[WorkloadKey, Outcome[Workload]]]:
-        hosts = [host for host in dict.fromkeys(entry.hosts) if at.get(services.entries, (*key, host)) is not None]
+        hosts = [host for host in dict.fromkeys(entry.hosts) if at.get(services.parts, (*key, host)) is not None]
         if not hosts:
             yield (*key, ""), Withheld("EntryServesNothing")
             return
@@ -180,10 +181,30 @@ def workloads(
         if relied_on == "withdrawn":
             yield (*key, ""), UNREACHABLE
             return
-        home_network = network_of(at, networks, home.cluster)
+        own_network, home_network = network_of(at, networks, cluster), network_of(at, networks, home.cluster)
+        native = ends_tunnels(entry.labels)
+        found: dict[tuple[str, Labels], Traits] = {}
+
+        def traits(network: str, labels: Labels) -> Traits:
+            """Of its endpoints in a network that have these labels of their own."""
+            known = found.get((network, labels))
+            if known is None:
+                attached = waypoints.of(at, Asked(cluster, namespace, labels, (), "workload"))
+                known = found[network, labels] = Traits(
+                    cluster,
+                    namespace,
+                    network,
+                    at_home=network == home_network,
+                    labels=entry.labels,
+                    native_tunnel=native,
+                    canonical_name=canonical_name(entry.labels),
+                    canonical_revision=canonical_revision(entry.labels) or "latest",
+                    reduced=relied_on == "reduced",
+                    waypoint=attached.waypoint if isinstance(attached, Attached) else None,
+                )
+            return known
 
         def workload(one: EntryEndpoint, served_hosts: list[str]) -> Workload:
-            network = one.network or network_of(at, networks, cluster)
             by_name = dict(one.ports)
             ports = tuple(
                 [
@@ -193,30 +214,20 @@ def workloads(
                 ]
             )
             packed = pack(one.address) is not None
-            native = ends_tunnels(entry.labels)
-            attached = waypoints.of(at, Asked(cluster, namespace, one.labels, (), "workload"))
             return Workload(
-                cluster=cluster,
-                namespace=namespace,
-                name=name,
-                network=network,
-                at_home=network == home_network,
-                addresses=(one.address,) if packed else (),
-                hostname="" if packed else one.address,
-                services=tuple([(f"{namespace}/{host}", ports) for host in sorted(served_hosts)]),
+                traits(one.network or own_network, one.labels),
+                name,
+                (one.address,) if packed else (),
+                tuple([(f"{namespace}/{host}", ports) for host in sorted(served_hosts)]),
                 healthy=True,
                 service_account=one.account,
                 tunnel=tunnel_of(entry.annotations, native=native),
-                native_tunnel=native,
                 workload_name=name,
-                canonical_name=canonical_name(entry.labels) or name,
-                canonical_revision=canonical_revision(entry.labels) or "latest",
-                labels=entry.labels,
+                kind="ServiceEntry",
+                identified=bool(one.account),
+                hostname="" if packed else one.address,
                 locality=locality_of(one.locality),
                 weight=one.weight or 1,
-                identified=bool(one.account),
-                reduced=relied_on == "reduced",
-                waypoint=attached.waypoint if isinstance(attached, Attached) else None,
             )
 
         if not entry.endpoints:

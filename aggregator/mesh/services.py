@@ -8,7 +8,7 @@ services of a pod looks at the few that could match.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -118,14 +118,12 @@ class Declared(msgspec.Struct, frozen=True, gc=False):
 class Services(msgspec.Struct, frozen=True):
     """Services of all clusters by key (`candidates`), and those of ServiceEntries that all see by hostname.
 
-    Of those that take part in what home sees as one service: Kubernetes' by their objects, as they are `exported` by
-    their ServiceExports, ServiceEntries' by object and host, and all of them by a label of their selector (cluster,
+    Those that take part in what home sees as one service (`parts`): Kubernetes' by their objects, as they are exported
+    by the ServiceExports, ServiceEntries' by object and host, and all of them by a label of their selector (cluster,
     namespace, label). What takes no part has no endpoints, however near they are.
     """
 
-    declared: Collection[ObjectKey, Declared]
-    exported: Collection[ObjectKey, Declared]
-    entries: Collection[tuple[str, ...], Declared]
+    parts: Collection[tuple[str, ...], Declared]
     by_selector: Index[tuple[str, str, tuple[str, str]], tuple[str, ...], Declared]
     candidates: Index[str, tuple[str, ...], Declared]
     by_hostname: Index[str, tuple[str, ...], Declared]
@@ -233,25 +231,25 @@ def index(
     everything: tuple[Collection[Any, Declared], ...] = (declared, exported, entries)
     candidates = graph.index("candidates of services", everything, lambda _, one: (one.key,))
 
-    def taking_part(at: At, _key: tuple[str, ...], service: Declared) -> Outcome[Declared]:
-        if service.cluster == home.cluster and service.kind == "Service":
-            return service  # it decides
-        others = at.group(candidates, service.key)
-        if len(others) == 1 or any(one.object == service.object for one in merged_from(home, others.values())):
-            return service
-        return Withheld("ServiceIsNotGlobal")
+    def taking_part(
+        _at: At, _service: str, some: Mapping[tuple[str, ...], Declared]
+    ) -> Iterable[tuple[tuple[str, ...], Outcome[Declared]]]:
+        together = {one.object for one in merged_from(home, some.values())}
+        for key in sorted(some):
+            one = some[key]
+            decides = one.cluster == home.cluster and one.kind == "Service"
+            yield key, one if decides or one.object in together else Withheld("ServiceIsNotGlobal")
 
-    parts = [graph.derive(f"{one.name} that take part", one, taking_part) for one in everything]
+    # Asked once per service, not once for each cluster that has it.
+    parts = graph.expand("services that take part", candidates, taking_part)
 
     def hostnames(_key: tuple[str, ...], service: Declared) -> Iterable[str]:
         # Only ServiceEntries give hosts of one name to several namespaces.
         return (service.hostname,) if service.kind == "ServiceEntry" and service.visibility == "PUBLIC" else ()
 
     return Services(
-        declared=parts[0],
-        exported=parts[1],
-        entries=parts[2],
-        by_selector=graph.index("services by selector", tuple(parts), _selector_groups),
+        parts=parts,
+        by_selector=graph.index("services by selector", parts, _selector_groups),
         candidates=candidates,
         by_hostname=graph.index("public entries by hostname", everything, hostnames),
     )

@@ -56,8 +56,8 @@ def declare(
         if network == network_of(at, networks.of_cluster, home.cluster):
             yield nowhere, Withheld("InHomeNetwork")
             return
-        service = at.get(global_services.services, name)
-        if service is None or not service.is_global:
+        service = at.get(global_services.shared, name)
+        if service is None:
             yield nowhere, Withheld("ServiceIsNotGlobal")
             return
         healthy = sums.get(READY, 0) > 0

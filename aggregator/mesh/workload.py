@@ -7,6 +7,7 @@ together.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from sys import intern
 from typing import TypeAlias
 
 import msgspec
@@ -31,24 +32,41 @@ READY, TOTAL, PORTS, ACCOUNT = "ready", "total", "ports", "account"
 READY_REDUCED, REDUCED = "ready reduced", "reduced"
 
 
-class Workload(msgspec.Struct, frozen=True, gc=False):
-    """Something that serves: where it is, who it is and what it serves, as far as any proxy is concerned.
+class Traits(msgspec.Struct, frozen=True, gc=False):
+    """What workloads of one cluster and namespace with one set of labels have in common, in one record for all of them.
 
-    `services` pairs service keys with the ports served of each. `tunnel` is "HBONE" where the node's proxy or the pod
-    itself (`native_tunnel`) terminates tunnels, else "". `at_home`: it is in home's network, where home's proxies reach
-    it without a gateway. `reduced`: its cluster has that standing.
-
-    What has no addresses has a DNS name as its `hostname`. `labels` are those that selectors of policies are compared
-    with; `locality` is (region, zone, subzone) where the object itself says it, () where its node does. `weight` is how
-    many plain workloads it counts for. `kind` is that of its object, and `identified` whether it proves an identity.
-    Traffic to it goes through `waypoint`; `proxied` is what `Waypoint.proxied` says if it is one.
+    `at_home`: they are in home's network, where home's proxies reach them without a gateway. `native_tunnel`: they
+    terminate tunnels themselves. `canonical_name` is "" where labels give none. `labels` are those that selectors of
+    policies are compared with. `reduced`: their cluster has that standing. Traffic to them goes through `waypoint`;
+    `proxied` is what `Waypoint.proxied` says if they are one.
     """
 
     cluster: str
     namespace: str
-    name: str
     network: str
     at_home: bool
+    labels: Labels = ()
+    native_tunnel: bool = False
+    canonical_name: str = ""
+    canonical_revision: str = "latest"
+    reduced: bool = False
+    waypoint: Waypoint | None = None
+    proxied: int = -1
+
+
+class Workload(msgspec.Struct, frozen=True, gc=False):
+    """Something that serves: where it is, who it is and what it serves, as far as any proxy is concerned.
+
+    `services` pairs service keys with the ports served of each. `tunnel` is "HBONE" where the node's proxy or the pod
+    itself (`native_tunnel`) terminates tunnels, else "".
+
+    What has no addresses has a DNS name as its `hostname`. `locality` is (region, zone, subzone) where the object
+    itself says it, () where its node does. `weight` is how many plain workloads it counts for. `kind` is that of its
+    object, and `identified` whether it proves an identity. The rest is said by its `traits`.
+    """
+
+    traits: Traits
+    name: str
     addresses: tuple[str, ...]
     services: tuple[tuple[str, ServicePorts], ...]
     healthy: bool
@@ -56,19 +74,47 @@ class Workload(msgspec.Struct, frozen=True, gc=False):
     node: str = ""
     host_network: bool = False
     tunnel: str = ""
-    native_tunnel: bool = False
+    workload_name: str = ""
     kind: str = "Pod"
     identified: bool = True
-    workload_name: str = ""
-    canonical_name: str = ""
-    canonical_revision: str = ""
-    labels: Labels = ()
-    reduced: bool = False
     hostname: str = ""
     locality: tuple[str, ...] = ()
     weight: int = 1
-    waypoint: Waypoint | None = None
-    proxied: int = -1
+
+    @property
+    def cluster(self) -> str:
+        """See `Traits`."""
+        return self.traits.cluster
+
+    @property
+    def namespace(self) -> str:
+        """See `Traits`."""
+        return self.traits.namespace
+
+    @property
+    def network(self) -> str:
+        """See `Traits`."""
+        return self.traits.network
+
+    @property
+    def at_home(self) -> bool:
+        """See `Traits`."""
+        return self.traits.at_home
+
+    @property
+    def labels(self) -> Labels:
+        """See `Traits`."""
+        return self.traits.labels
+
+    @property
+    def waypoint(self) -> Waypoint | None:
+        """See `Traits`."""
+        return self.traits.waypoint
+
+    @property
+    def canonical_name(self) -> str:
+        """The canonical service name that its labels give, else the name of the workload it belongs to."""
+        return self.traits.canonical_name or self.workload_name
 
 
 def contributions(_key: WorkloadKey, workload: Workload) -> Iterable[tuple[ServiceInNetwork, Hashable, int]]:
@@ -78,19 +124,19 @@ def contributions(_key: WorkloadKey, workload: Workload) -> Iterable[tuple[Servi
     (ACCOUNT, namespace, service account) those that run as it. (REDUCED, cluster) and (READY_REDUCED, cluster) count
     those again that are of a cluster whose endpoints count half.
     """
-    weight = workload.weight
+    weight, traits = workload.weight, workload.traits
     brought: list[tuple[ServiceInNetwork, Hashable, int]] = []
     for service, ports in workload.services:
-        group = (workload.network, service)
+        group = (traits.network, service)
         brought += ((group, TOTAL, weight), (group, (PORTS, tuple([number for number, _ in ports])), 1))
         if workload.healthy:
             brought.append((group, READY, weight))
-        if workload.reduced:
-            brought.append((group, (REDUCED, workload.cluster), weight))
+        if traits.reduced:
+            brought.append((group, (REDUCED, traits.cluster), weight))
             if workload.healthy:
-                brought.append((group, (READY_REDUCED, workload.cluster), weight))
+                brought.append((group, (READY_REDUCED, traits.cluster), weight))
         if workload.identified:
-            brought.append((group, (ACCOUNT, workload.namespace, workload.service_account or "default"), 1))
+            brought.append((group, (ACCOUNT, traits.namespace, workload.service_account or "default"), 1))
     return brought
 
 
@@ -136,11 +182,12 @@ def controller_name(name: str, pod: Pod) -> str:
         for key in ("pod-template-hash", "rollouts-pod-template-hash"):
             template = label(pod.labels, key)
             if template and pod.owner_name.endswith(f"-{template}"):
-                return pod.owner_name[: -len(template) - 1]
+                # The pods of a Deployment share one.
+                return intern(pod.owner_name[: -len(template) - 1])
     if pod.owner_kind == "ReplicationController":
         return label(pod.labels, "deploymentconfig") or pod.owner_name
     if pod.owner_kind == "Job":
         stem, _, number = pod.owner_name.rpartition("-")
         if stem and number.isdigit() and 8 <= len(number) <= 10:
-            return stem
+            return intern(stem)
     return pod.owner_name

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import cast
 
+import msgspec
+
 from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
 from aggregator.mesh.addresses import is_host_name, pack
@@ -47,30 +49,26 @@ def declare(
         if not packed and not is_host_name(one.address):
             at.note(key, Finding(key, "EndpointAddressInvalid", "spec.address", f"{one.address[:80]!r} is no address"))
             return Withheld("AddressInvalid", one.address)
+        traits = said.traits
         network = one.network or network_of(at, networks, cluster)
+        if network != traits.network:
+            at_home = network == network_of(at, networks, home.cluster)
+            traits = msgspec.structs.replace(traits, network=network, at_home=at_home)
         own = label(entry.annotations, REGISTRATION_GROUP) or said.workload_name or name
         return Workload(
-            cluster=cluster,
-            namespace=namespace,
-            name=name,
-            network=network,
-            at_home=network == network_of(at, networks, home.cluster),
-            addresses=(one.address,) if packed else (),
-            hostname="" if packed else one.address,
-            services=_served(said, dict(one.ports)),
+            traits,
+            name,
+            (one.address,) if packed else (),
+            _served(said, dict(one.ports)),
             healthy=True,
             service_account=one.account,
-            tunnel=tunnel_of(entry.annotations, native=said.native_tunnel),
-            native_tunnel=said.native_tunnel,
+            tunnel=tunnel_of(entry.annotations, native=traits.native_tunnel),
             workload_name=own,
-            canonical_name=said.canonical_name or own,
-            canonical_revision=said.canonical_revision or "latest",
-            labels=entry.labels,
+            kind="WorkloadEntry",
+            identified=bool(one.account),
+            hostname="" if packed else one.address,
             locality=locality_of(one.locality),
             weight=one.weight or 1,
-            identified=bool(one.account),
-            reduced=said.standing == "reduced",
-            waypoint=said.waypoint,
         )
 
     found = graph.derive("workloads of workload entries", entries, workload)

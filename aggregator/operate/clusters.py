@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
+from aggregator.mesh.services import Declared
 from aggregator.mesh.workload import Workload
 from aggregator.operate.cluster_list import Cluster, ClusterList, Kind
 from aggregator.pipeline import Pipeline
@@ -96,9 +97,13 @@ class ClusterQuestions:
         endpoint.
         """
         values, model = self._pipeline.graph.values, self._pipeline
-        services = await _counted([*values(model.declared.declared).values()], lambda service: service.cluster)
+        services = await _counted([*values(model.declared.parts).values()], _declaring)
         workloads = [one for found in model.workloads.collections for one in values(found).values()]
         return services, await _counted(workloads, _serving)
+
+
+def _declaring(service: Declared) -> str:
+    return service.cluster if service.kind == "Service" else ""
 
 
 def _serving(workload: Workload) -> str:

@@ -129,10 +129,10 @@ def declare(
             service_account=one.service_account,
             node=one.node,
             canonical_name=one.canonical_name,
-            canonical_revision=one.canonical_revision,
+            canonical_revision=one.traits.canonical_revision,
             workload_type=_DEPLOYMENT if one.kind == "EndpointSlice" else _POD,
             workload_name=one.workload_name,
-            native_tunnel=one.native_tunnel,
+            native_tunnel=one.traits.native_tunnel,
             services=_services(one.services),
             status=_HEALTHY if one.healthy else _UNHEALTHY,
             cluster_id=one.cluster,
@@ -149,8 +149,8 @@ def declare(
             capacity=one.weight if one.weight > 1 else None,
             waypoint=_waypoint(one.waypoint) if one.waypoint else None,
             application_tunnel=None
-            if one.proxied < 0
-            else workload.ApplicationTunnel(workload.ApplicationTunnelProtocol.PROXY, one.proxied),
+            if one.kind != "Pod" or one.traits.proxied < 0
+            else workload.ApplicationTunnel(workload.ApplicationTunnelProtocol.PROXY, one.traits.proxied),
         )
         ties = _joins(one.services, _PLAIN_WORKLOAD if one.healthy and not one.waypoint else _DEPENDENT_WORKLOAD)
         return ((name, wrap(ADDRESS_TYPE, name, workload.encode_workload(message), ties=ties)),)

@@ -296,3 +296,25 @@ def test_a_cluster_that_leaves_takes_everything_of_it_along() -> None:
     made.step()
     assert sorted(made.addresses()) == [ORDERS]
     assert [one["address"] for one in made.address(ORDERS)["addresses"]] == ["10.96.0.10"]
+
+
+def runs(made: World, *collections: str) -> dict[str, int]:
+    """How often functions were run since the start."""
+    counts = {one.name: made.graph.evaluated_by[one.number] for one in made.graph.collections}
+    return {name: counts[name] for name in collections}
+
+
+def test_a_cluster_that_joins_is_no_news_to_the_ways_into_others() -> None:
+    made = world(*pods(2, ready=2))
+    for number in range(5):
+        network = f"net-{number}"
+        gateway = m.east_west_gateway("istio-system/edge", f"203.0.113.{20 + number}", network=network)
+        made.apply(f"c{number}", m.namespace("istio-system", network=network), m.namespace("shop"), gateway)
+        made.apply(f"c{number}", service(f"10.98.0.{number + 1}"), *pods(1, ready=1))
+        before = runs(made, "split horizon", "services that take part")
+        made.step()
+        after = runs(made, "split horizon", "services that take part")
+        assert {name: after[name] - before[name] for name in after} == {
+            "split horizon": 1,
+            "services that take part": 1,
+        }

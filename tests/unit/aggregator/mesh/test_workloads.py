@@ -209,3 +209,13 @@ def test_one_bad_endpoint_of_a_slice_does_not_spoil_the_others() -> None:
     (finding,) = world.findings()
     assert (finding.code, finding.field) == ("EndpointAddressInvalid", "endpoints")
     assert "300.1.1.1" in finding.detail
+
+
+def test_workloads_with_one_set_of_labels_share_what_is_said_of_all_of_them() -> None:
+    pods = [m.pod(f"shop/cart-{number}", f"10.1.0.{number + 1}", labels={"app": "cart"}) for number in range(5)]
+    world = home(cart(), *pods, m.pod("shop/other", "10.1.0.9", labels={"app": "cart", "version": "v2"}))
+    found = world.graph.values(world.pipeline.workloads.collections[0])
+    traits = {key[3]: id(one.traits) for key, one in found.items()}
+    other = traits.pop("other")
+    assert len(set(traits.values())) == 1
+    assert other not in traits.values()

@@ -30,8 +30,9 @@ class Watched:
 class Item:
     """A service or a workload, as far as it is counted."""
 
-    def __init__(self, cluster: str, *, healthy: bool = True, serves: bool = True) -> None:
+    def __init__(self, cluster: str, *, healthy: bool = True, serves: bool = True, kind: str = "Service") -> None:
         self.cluster = cluster
+        self.kind = kind
         self.healthy = healthy
         self.services = ("some",) if serves else ()
 
@@ -61,7 +62,7 @@ def status(name: str, **fields: Any) -> ClusterStatus:
 
 def questions(watched: Watched, model: Model | None = None) -> ClusterQuestions:
     model = model or Model([], [], [], {})
-    model.declared = type("Declared", (), {"declared": "services"})
+    model.declared = type("Declared", (), {"parts": "services"})
     return ClusterQuestions(watched, cast("Pipeline", model), replica="isthmus-0", now=lambda: 1000.5)
 
 
@@ -94,7 +95,7 @@ async def test_for_a_name_there_is_not_the_others_are_told() -> None:
 
 async def test_services_of_the_mesh_and_ready_endpoints_behind_them_are_counted_by_cluster() -> None:
     model = Model(
-        [Item("west"), Item("east"), Item("west")],
+        [Item("west"), Item("east"), Item("west"), Item("west", kind="ServiceEntry")],
         [Item("west"), Item("west", healthy=False), Item("east", serves=False)],
         [Item("east"), Item("west")],
         {"west": "net-w"},
