@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 from watchers.facts import Answered, Cluster, Fact, ObjectKey
@@ -196,7 +197,7 @@ class ClusterWatch(Generic[C, K]):
         for _, sink in self._kinds:
             stages.setdefault(id(sink), Stage(self.cluster, sink, aside=self._written))
         self._incoming = Generation([(kind, stages[id(sink)]) for kind, sink in self._kinds])
-        living = self._live(self._incoming, self._credential)
+        living = _until_cancelled(partial(self._live, self._incoming, self._credential))
         self._incoming.task = self._tasks.create_task(living, name=f"read {self.cluster}")
 
     async def _live(self, generation: Generation[K], credential: C) -> None:
@@ -212,10 +213,11 @@ class ClusterWatch(Generic[C, K]):
             if self._turns is not None:
                 generation.end_turn = await self._turns.take()
             async with asyncio.TaskGroup() as reflectors:
-                attending = connection.attend(lambda: self._judge(generation))
+                attending = _until_cancelled(partial(connection.attend, lambda: self._judge(generation)))
                 reflectors.create_task(attending, name=f"attend {self.cluster}")
                 for kind, stage in generation.stages:
-                    work = connection.reflect(kind, stage, self._reporter(generation, kind, stage))
+                    report = self._reporter(generation, kind, stage)
+                    work = _until_cancelled(partial(connection.reflect, kind, stage, report))
                     reflectors.create_task(work, name=f"reflect {kind.fact} of {self.cluster}")
         finally:
             generation.end_turn()
@@ -318,3 +320,15 @@ class ClusterWatch(Generic[C, K]):
 
     def _cause(self, objects: int) -> Cause:
         return Cause(self._now(), f"cluster {self.cluster}", objects)
+
+
+async def _until_cancelled(work: Callable[[], Awaitable[None]]) -> None:
+    """Work of a task that nothing but its cancellation ends.
+
+    That goes no further. A task keeps the exception it ended with, and a TaskGroup's frame the one that it passed on, and
+    so all frames on the way and what was read there: circles that only a collection of everything would find.
+    """
+    try:
+        await work()
+    except asyncio.CancelledError as cancelled:
+        cancelled.__traceback__ = None

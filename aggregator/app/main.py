@@ -65,7 +65,8 @@ async def run(settings: Settings) -> None:
     """
     began = time.monotonic()
     memory.prepare()
-    await ControlPlane(settings).run(began, when_serving=memory.set_aside)
+    async with memory.tended():
+        await ControlPlane(settings).run(began, when_serving=memory.set_aside)
 
 
 class ControlPlane:

@@ -40,6 +40,9 @@ def registered(some: Mesh, results: Results) -> None:
             results.add("watchers.process.memory.peak", rest.peak / 1e6, "MB")
             results.add("watchers.remotes.together.cpu", (synced.cpu - alone.cpu) / size.remotes, "s", goal=0.25)
             results.add("watchers.remotes.together.ready", synced.clock - alone.clock, "s")
+            # Home's Services are told, some of them a second, who shares them now.
+            told = asked(plane, "written")
+            results.add("watchers.remotes.told_to_home.cpu", told.cpu - rest.cpu, "s")
             idle = cpu_of(plane, lambda: time.sleep(size.seconds))
             changing = steady(some, plane)
             results.add("watchers.idle.cpu", idle, "% of a core")

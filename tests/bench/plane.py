@@ -102,6 +102,10 @@ def serve(
 
     async def run() -> None:
         plane = ControlPlane(settings)
+        async with memory.tended():
+            await live(plane)
+
+    async def live(plane: ControlPlane) -> None:
         with contextlib.redirect_stdout(io.StringIO()):
             running = asyncio.create_task(plane.run(began, when_serving=memory.set_aside))
             serving = asyncio.create_task(plane.serving.wait())

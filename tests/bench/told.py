@@ -85,6 +85,10 @@ class Told(Commands):
 
         self._when(there)
 
+    def written(self) -> None:
+        """Once home's objects have been told everything."""
+        self._when(lambda: not len(self.plane.tables.writes))
+
     def _when(self, there: Callable[[], bool]) -> None:
         self.tasks.create_task(self._tell_when(there))
 

@@ -118,6 +118,33 @@ async def test_tasks_sockets_and_memory_are_the_same_after_300_rotations() -> No
         assert (blocks < 2_000, other < 5 << 20) == (True, True)
 
 
+async def test_a_credential_that_is_replaced_leaves_no_circles_to_the_garbage_collector() -> None:
+    quay, mesa = KubeCluster("quay"), far(5, 40)
+    mesa.tokens = {"t1", "t2"}
+    async with KubeApi(quay, mesa, tls=True) as api, KubeMesh(quay, mesa, pace=QUICK, sockets=True) as mesh:
+
+        async def read_by(token: str) -> None:
+            mesh.register("far", {"mesa": mesa}, token)
+            await eventually(lambda: mesa.watches() == REMOTE_KINDS and mesh.state("mesa") == "synced")
+            await eventually(lambda: all(request.token == token for request in mesa.watching()))
+            await eventually(lambda: handlers() == api.connections(mesa) + api.connections(quay))
+
+        await read_by("t1")
+        gc.collect()
+        gc.disable()
+        try:
+            await read_by("t2")
+            await eventually(lambda: api.connections(mesa) == REMOTE_KINDS + 1)
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            left = {f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.garbage}
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+        assert {name for name in left if name.startswith(("watchers.", "aggregator.", "aiohttp.client"))} == set()
+
+
 def crowd(pods: int = 400, services: int = 20) -> KubeCluster:
     """A remote whose pods are endpoints of its global services, by selectors and by slices."""
     cluster = KubeCluster("mesa")

@@ -130,7 +130,7 @@ class ApiConnection:
         self._wall = wall
         self._pace = pace
         self._kinds: list[str] = []
-        self._heartbeat = Heartbeat(self._session, heard=self._last_heard, now=wall)
+        self._heartbeat = Heartbeat(self._session, heard=_last_heard(cluster, self._kinds, metrics), now=wall)
 
     async def identify(self) -> str:
         """The uid of the namespace kube-system, which tells API servers apart; "" if it may not be read."""
@@ -196,13 +196,16 @@ class ApiConnection:
         """When the watch of a kind last said something."""
         return self._metrics.heard.values.get((self._cluster, kind.fact), 0.0)
 
-    def _last_heard(self) -> float:
-        heard = self._metrics.heard.values
-        return max((heard.get((self._cluster, kind), 0.0) for kind in self._kinds), default=0.0)
-
     async def close(self) -> None:
         """Closes every socket."""
+        self._holdings.quotas.clear()
         await self._session.close()
+
+
+def _last_heard(cluster: str, kinds: list[str], metrics: WatchMetrics) -> Callable[[], float]:
+    """Tells when any of the watches last said something. Knows no connection, so that none keeps itself alive."""
+    heard = metrics.heard.values
+    return lambda: max((heard.get((cluster, kind), 0.0) for kind in kinds), default=0.0)
 
 
 class Reader:
