@@ -276,21 +276,20 @@ class Engine:
     def join(self, outer: Any, key: Hashable, member: Hashable) -> None:
         """Add `member`, which is none of them yet, to the Members under `key`."""
         members: Members = outer.get(key, NOBODY)
-        if type(members) is tuple:
-            outer[key] = with_member(members, member)
+        if isinstance(members, dict):
+            members[member] = None
         else:
-            self.inner(outer, key)[member] = None
+            outer[key] = with_member(members, member)
 
     def part(self, outer: Any, key: Hashable, member: Hashable) -> None:
         """Take `member` out of the Members under `key`, and those away when they are none."""
         members: Members = outer.get(key, NOBODY)
         rest: Members
-        if type(members) is tuple:
-            rest = without_member(members, member)
+        if isinstance(members, dict):
+            members.pop(member, None)
+            rest = kept_as(members)
         else:
-            held = self.inner(outer, key)
-            held.pop(member, None)
-            rest = kept_as(held)
+            rest = without_member(members, member)
         if rest:
             outer[key] = rest
         elif members:

@@ -110,6 +110,18 @@ class Fork(Engine):
         copied = outer[key] = dict(outer.get(key, ()))
         return copied
 
+    def join(self, outer: Any, key: Hashable, member: Hashable) -> None:
+        """As the engine's, but many members that still belong to the base are copied first."""
+        if isinstance(outer.get(key), dict):
+            self.inner(outer, key)
+        super().join(outer, key, member)
+
+    def part(self, outer: Any, key: Hashable, member: Hashable) -> None:
+        """As the engine's, but many members that still belong to the base are copied first."""
+        if isinstance(outer.get(key), dict):
+            self.inner(outer, key)
+        super().part(outer, key, member)
+
     def _see_base_at_rest(self) -> None:
         if self._base.passes != self._base_passes:
             raise GraphError("the graph has begun another pass since it was forked: fork it again")

@@ -50,6 +50,8 @@ class Told(Commands):
 
         super().__init__(plane, pipe)
         self._revision = 0
+        self._taken = self._passed = 0
+        self._records = plane.records.reader(self._hear_records)
         self._addresses = plane.tables.resources.cursor(ztunnel.ADDRESSES.name, self._note, from_start=False)
 
     def _note(self) -> None:
@@ -99,14 +101,17 @@ class Told(Commands):
 
     def _caught_up(self) -> bool:
         """Whether all facts that came have been through a pass."""
+        self._hear_records()
+        return self._passed >= self.plane.tables.facts.revision
+
+    def _hear_records(self) -> None:
         from aggregator.app.records import Batch, Pass
 
-        done = False
-        for record in reversed(list(self.plane.records.recent())):
-            done = done or isinstance(record, Pass)
+        for record in self._records.take():
             if isinstance(record, Batch):
-                return done and record.revision >= self.plane.tables.facts.revision
-        return False
+                self._taken = record.revision
+            elif isinstance(record, Pass):
+                self._passed = self._taken
 
     def _usage(self, *, trimmed: bool = False) -> Usage:
         memory = resident(trimmed=trimmed)
