@@ -325,8 +325,8 @@ class ClusterWatch(Generic[C, K]):
 async def _until_cancelled(work: Callable[[], Awaitable[None]]) -> None:
     """Work of a task that nothing but its cancellation ends.
 
-    That goes no further. A task keeps the exception it ended with, and a TaskGroup's frame the one that it passed on, and
-    so all frames on the way and what was read there: circles that only a collection of everything would find.
+    That goes no further. A task keeps the exception it ended with, and a TaskGroup's frame the one that it passed on,
+    and so all frames on the way and what was read there: circles that only a collection of everything would find.
     """
     try:
         await work()

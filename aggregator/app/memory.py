@@ -46,8 +46,8 @@ def set_aside() -> None:
 async def tended(every: float = GIVEN_BACK_EVERY) -> AsyncIterator[None]:
     """Meanwhile what is free in smaller pieces is given back to the kernel every so many seconds.
 
-    glibc does so by itself only with what lies at the end of its heap. What lists of clusters took, that were read, went
-    or got another credential, lies in the middle: ten clusters after a hundred and twenty rotations kept 7 MB of it.
+    glibc does so by itself only with what lies at the end of its heap. What the lists of clusters took that were read,
+    went or got another credential lies in the middle: of ten clusters, 7 MB after a hundred and twenty rotations.
     To look takes 0.1 ms, to give back a few; other threads run on meanwhile.
     """
     trim: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
