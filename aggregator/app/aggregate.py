@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -82,6 +82,13 @@ class Tables(msgspec.Struct, frozen=True):
         )
 
 
+class Taken(NamedTuple):
+    """How many facts a pass took, and whether there are more that had changed before it began."""
+
+    keys: int
+    left_some: bool
+
+
 def _digest(resource: Resource) -> bytes:
     return resource.digest
 
@@ -115,8 +122,9 @@ class Aggregator:
         """Seconds of the longest slice so far, publication not included."""
 
     async def run(self) -> None:
-        """Work for ever, with pauses between passes, in which changes gather: as long as the last pass took, but short;
-        three times that while passes have taken more than their share. What a pass left behind is taken without pause.
+        """Work for ever, with pauses between passes, in which changes gather: as long as the last pass and its push
+        took, but short; three times the pass while passes have taken more than their share. What a pass left behind,
+        and what comes after a single change, is taken without pause.
         """
         accounts = self._pipeline.home.ztunnel_accounts
         trusted = {("account", namespace, name): True for namespace, name in accounts}
@@ -129,17 +137,21 @@ class Aggregator:
                 await asyncio.sleep(left)
             began = self._monotonic()
             ahead = max(0.0, ahead - (began - ended) / 3)
-            left_some = await self.one_pass()
+            taken = await self.one_pass()
+            took = self._monotonic() - began
+            # Streams that have something to send have their turn now: the more of them, the more is to be gathered.
+            await asyncio.sleep(0)
             ended = self._monotonic()
-            took = ended - began
             ahead = min(ahead + took, 2 * ALLOWANCE)
-            if left_some:
+            if taken.left_some:
                 pause = 0.0
+            elif ahead < ALLOWANCE:
+                pause = min(ended - began, SHORT_PAUSE) if taken.keys > 1 else 0.0
             else:
-                pause = min(took, SHORT_PAUSE) if ahead < ALLOWANCE else min(3 * took, LONGEST_PAUSE)
+                pause = min(3 * took, LONGEST_PAUSE)
 
-    async def one_pass(self) -> bool:
-        """Take what changed and publish what follows from it; returns whether that was only a part of what changed."""
+    async def one_pass(self) -> Taken:
+        """Take what changed and publish what follows from it."""
         self._bell.clear()
         batch = self._facts.take(MOST_KEYS)
         left_some = self._facts.pending
@@ -153,7 +165,7 @@ class Aggregator:
         if self._rejections.pending:
             inputs[self._pipeline.rejections] = self._rejections.take().changes
         await self._pass(inputs, batch.causes)
-        return left_some
+        return Taken(len(batch.changes), left_some)
 
     async def _something_to_do(self) -> None:
         """Until a Table rings, or a moment the graph waits for has passed."""

@@ -1,9 +1,8 @@
-"""What Services are told: with which clusters they are shared, whether those agree, and their waypoint.
+"""What Services are told: whether they are shared with other clusters, whether those agree, and their waypoint.
 
-Two conditions are our own, on home's global Services. `isthmus.dev/Global` names the clusters that share the service;
-how many endpoints they have is no matter of a status, which would be written with every pod. In
-`isthmus.dev/ClustersAgree` it shows where their Services contradict each other. The one about waypoints is Istio's, and
-is written only in Istio's place (--istio-classes).
+Two conditions are our own, on home's global Services. `isthmus.dev/Global` tells whether other clusters share the
+service: not which ones, or every cluster that joins would have every Service of home written, and not how many
+endpoints they have. In X
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ from watchers.writes import ConditionsStatus, WriteKey
 GLOBAL: Final = "isthmus.dev/Global"
 CLUSTERS_AGREE: Final = "isthmus.dev/ClustersAgree"
 _OWN = (GLOBAL, CLUSTERS_AGREE)
-_MOST = 20
-"""Clusters that a message names."""
 
 
 class Sources(msgspec.Struct, frozen=True):
@@ -77,9 +74,8 @@ def declare(graph: Graph, home: Home, answers: Answers, sources: Sources) -> Col
         if len(service.clusters) == 1:
             alone = "No other cluster has a global Service of this namespace and name."
             return (Condition(GLOBAL, "True", "NotSharedElsewhere", alone, 0),)
-        named = ", ".join(service.clusters[:_MOST])
-        more = f" and {len(service.clusters) - _MOST} more" if len(service.clusters) > _MOST else ""
-        told = Condition(GLOBAL, "True", "Shared", f"{len(service.clusters)} clusters share it: {named}{more}.", 0)
+        together = "Other clusters have a global Service of this namespace and name."
+        told = Condition(GLOBAL, "True", "Shared", together, 0)
         if not service.disagreements:
             return (told, made.good(CLUSTERS_AGREE, 0))
         flawed = made.flawed(CLUSTERS_AGREE, 0, service.disagreements[0][0])

@@ -126,7 +126,7 @@ def peers(*, build: bool) -> dict[str, Starter]:
     return some
 
 
-def quiet(plane: ControlPlane, *, seconds: float = 1.5, below: float = 0.06, deadline: float = 120.0) -> Used:
+def quiet(plane: ControlPlane, *, seconds: float = 1.5, below: float = 0.025, deadline: float = 120.0) -> Used:
     """Waits until it has used less than `below` of a core for that long (longer if it never does, until the deadline);
     returns what it has used by then.
     """

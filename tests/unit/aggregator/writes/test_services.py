@@ -41,23 +41,25 @@ def message(world: ToldWorld, type_: str) -> str:
     return str(found)
 
 
-def test_a_global_service_names_the_clusters_that_share_it() -> None:
-    elsewhere = ("beta", cart(is_global=True)), ("gamma", cart(is_global=True)), ("delta", cart())
-    world = told(cart(is_global=True), elsewhere=elsewhere)
+def test_a_global_service_says_that_others_share_it() -> None:
+    world = told(cart(is_global=True), elsewhere=(("beta", cart(is_global=True)), ("delta", cart())))
     assert world.conditions("Service", NAME) == SHARED
-    assert message(world, "isthmus.dev/Global") == "3 clusters share it: alpha, beta, gamma."
 
 
-def test_of_many_clusters_twenty_are_named_and_the_others_counted() -> None:
-    elsewhere = tuple([(f"c{number:02}", cart(is_global=True)) for number in range(30)])
-    assert message(told(cart(is_global=True), elsewhere=elsewhere), "isthmus.dev/Global").endswith("c18 and 11 more.")
+def test_a_cluster_that_joins_or_leaves_those_that_share_it_has_nothing_written() -> None:
+    elsewhere = tuple([(f"c{number:02}", cart(is_global=True)) for number in range(3)])
+    world = told(cart(is_global=True), elsewhere=elsewhere)
+    world.world.apply("late", m.namespace("shop"), cart(is_global=True))
+    assert world.settle() == []
+    world.world.leave("c01")
+    assert world.settle() == []
 
 
 def test_a_service_that_is_global_nowhere_else_says_so() -> None:
     assert told(cart(is_global=True), elsewhere=(("beta", cart()),)).conditions("Service", NAME) == ALONE
 
 
-def test_who_joins_and_leaves_changes_the_condition_and_endpoints_do_not() -> None:
+def test_the_first_who_joins_and_the_last_who_leaves_change_the_condition_and_endpoints_do_not() -> None:
     world = told(cart(is_global=True, selector={"app": "cart"}))
     world.world.apply("beta", m.namespace("shop"), cart(is_global=True))
     assert len(world.settle()) == 1
