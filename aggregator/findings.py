@@ -400,6 +400,7 @@ CATALOGUE: dict[str, Entry] = {
         "Nothing to do.",
     ),
     "ServiceIsNoWorkload": Entry("info", "Who asks for workloads alone is told no services.", "Nothing to do."),
+    "TrustDomainIsHomes": Entry("info", "The cluster's identities are of home's trust domain.", "Nothing to do."),
     "InHomeNetwork": Entry("info", "Endpoints of the home network are sent one by one.", "Nothing to do."),
     "ServiceIsExternalName": Entry("info", "ExternalName services have no endpoints of their own.", "Nothing to do."),
     "ServiceIsNotGlobal": Entry(

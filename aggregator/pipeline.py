@@ -26,6 +26,7 @@ from aggregator.mesh import (
     waypoints,
     workloads,
 )
+from aggregator.mesh import trust_domains as domains
 from aggregator.mesh.home import Home, mesh_settings
 from aggregator.security import (
     admissions,
@@ -100,9 +101,20 @@ class Pipeline:
         selected = selection.declare(graph, home, mesh_configs, clusters, answered, namespaces)
         counts = selected.includes
         standings = standing.declare(graph, home, clusters)
+        trust_domains = domains.declare(graph, home, clusters)
         have_answered = answers.declare(graph, home, clusters)
         network = networks.declare(
-            graph, home, counts, standings.of, clusters, namespaces, gateways, gateway_classes, pods, resolved_names
+            graph,
+            home,
+            counts,
+            standings.of,
+            trust_domains,
+            clusters,
+            namespaces,
+            gateways,
+            gateway_classes,
+            pods,
+            resolved_names,
         )
         through = waypoints.declare(
             graph, home, counts, network.of_cluster, namespaces, gateways, gateway_classes
@@ -137,13 +149,16 @@ class Pipeline:
             home,
             counts,
             standings.of,
+            trust_domains,
             network.of_cluster,
             declared,
             through,
             workloads.Objects(pods, slices, kube_entries, workload_entries),
         )
         allocated = allocated_addresses.declare(graph, home, network.of_cluster, have_answered, declared)
-        merged = global_services.declare(graph, home, mesh, network.of_cluster, declared, allocated, workload)
+        merged = global_services.declare(
+            graph, home, mesh, trust_domains, network.of_cluster, declared, allocated, workload
+        )
         split = split_horizon.declare(graph, home, network, merged, workload)
         exposed = exposure.declare(graph, home, merged.services)
         accounts = admissions.declare(graph, home, counts, network.of_cluster, pods, node_proxies)
@@ -173,10 +188,10 @@ class Pipeline:
             graph,
             home,
             interest,
-            ingress_gateway.Sources(mesh, network, served, behind, reached),
+            ingress_gateway.Sources(mesh, trust_domains, network, served, behind, reached),
         )
         told += east_west_gateway.declare(
-            graph, home, interest, east_west_gateway.Sources(mesh, gateways, nodes, workload, exposed)
+            graph, home, interest, east_west_gateway.Sources(mesh, trust_domains, gateways, nodes, workload, exposed)
         )
         settled = completeness.declare(graph, have_answered, network, interest)
 

@@ -94,6 +94,7 @@ class ClusterWatch(Generic[C, K]):
         self._turns = turns
         self._tasks: asyncio.TaskGroup | None = None
         self._credential: C | None = None
+        self._trust_domain = ""
         self._fault = ""
         self._current: Generation[K] | None = None
         self._incoming: Generation[K] | None = None
@@ -106,10 +107,13 @@ class ClusterWatch(Generic[C, K]):
         self._fact = Cluster("connecting", home, deadline, "", self._seconds())
         self._tell()
 
-    def use(self, credential: C) -> None:
-        """Read the cluster with this credential from now on; what an older one has not finished yet is dropped."""
+    def use(self, credential: C, trust_domain: str = "") -> None:
+        """Read the cluster with this credential from now on; what an older one has not finished yet is dropped.
+
+        Its identities are of that trust domain, "" for home's.
+        """
         changed, self._fault = credential != self._credential, ""
-        self._credential = credential
+        self._credential, self._trust_domain = credential, trust_domain
         if changed:
             self._begin()
         self._tell()
@@ -312,7 +316,9 @@ class ClusterWatch(Generic[C, K]):
         unconfirmed = 0.0
         if self._current is not None and state != "synced":
             unconfirmed = before.unconfirmed or self._current.health.lost or self._seconds()
-        self._fact = Cluster(state, self._home, self._deadline, "; ".join(reasons), since, unconfirmed)
+        self._fact = Cluster(
+            state, self._home, self._deadline, "; ".join(reasons), since, unconfirmed, self._trust_domain
+        )
         return (self.cluster, "Cluster", "", self.cluster), self._fact
 
     def _seconds(self) -> float:

@@ -180,7 +180,7 @@ class Clusters:
         except InvalidKubeconfig as error:
             watch.refuse(f"{claim.place}: {error}")
         else:
-            watch.use(Credential(server, claim))
+            watch.use(Credential(server, claim), claim.trust_domain)
 
     def _start(self, cluster: str, remote: _Remote) -> None:
         if self._tasks is not None:

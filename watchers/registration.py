@@ -19,18 +19,34 @@ import msgspec
 from watchers.facts.invalid import InvalidObject
 from watchers.facts.keys import ObjectKey, check_cluster
 from watchers.facts.kinds import Kind
+from watchers.facts.mesh_config import trust_domain
 from watchers.facts.metadata import ObjectMeta, created, namespaced_key
 
 LABEL = "istio/multiCluster"
 """The label, of value "true", of Secrets that register clusters (istioctl create-remote-secret writes it)."""
 
+TRUST_DOMAIN = "isthmus.io/trust-domain"
+"""The annotation of such a Secret that names the trust domain of its clusters' identities, if that is not home's."""
+
 _LINE_ENDS = str.maketrans("", "", "\r\n")
+
+
+class SecretAnnotations(msgspec.Struct, gc=False):
+    """The annotation that is read."""
+
+    trust_domain: str | None = msgspec.field(default=None, name=TRUST_DOMAIN)
+
+
+class SecretMeta(ObjectMeta, gc=False):
+    """``metadata`` of a Secret."""
+
+    annotations: SecretAnnotations | None = None
 
 
 class SecretObject(msgspec.Struct, gc=False):
     """A Secret on the wire, as far as it is read: ``data`` are kubeconfigs by cluster id, in base64."""
 
-    metadata: ObjectMeta
+    metadata: SecretMeta
     data: dict[str, str] | None = None
 
     def __repr__(self) -> str:
@@ -41,10 +57,13 @@ class SecretObject(msgspec.Struct, gc=False):
 
 
 class RemoteSecret(msgspec.Struct, frozen=True, gc=False):
-    """A Secret that registers clusters: when it was made (RFC 3339), and kubeconfigs by cluster id, sorted."""
+    """A Secret that registers clusters: when it was made (RFC 3339), kubeconfigs by cluster id, sorted, and the trust
+    domain of these clusters, "" where it names none.
+    """
 
     created: str
     kubeconfigs: tuple[tuple[str, bytes], ...]
+    trust_domain: str = ""
 
     def __repr__(self) -> str:
         return f"RemoteSecret({[cluster for cluster, _ in self.kubeconfigs]})"
@@ -62,8 +81,11 @@ def is_remote_secret(wire: SecretObject, system_namespace: str) -> bool:
 def read_remote_secret(wire: SecretObject, cluster: str) -> tuple[ObjectKey, RemoteSecret]:
     """Key and content of a Secret that registers clusters; raises InvalidObject, which shows no value."""
     kubeconfigs = sorted((key, _decoded(key, value)) for key, value in (wire.data or {}).items())
+    named = (wire.metadata.annotations or SecretAnnotations()).trust_domain or ""
     return namespaced_key(cluster, "RemoteSecret", wire.metadata), RemoteSecret(
-        created(wire.metadata.creation), tuple(kubeconfigs)
+        created(wire.metadata.creation),
+        tuple(kubeconfigs),
+        trust_domain(named, "metadata", "annotations", TRUST_DOMAIN),
     )
 
 
@@ -99,7 +121,7 @@ class Claim(msgspec.Struct, frozen=True):
     """A registration: that this cluster is where this kubeconfig leads.
 
     ``created`` is RFC 3339, "" where it is unknown; ``namespace`` is "" for what is no Secret; ``name`` is that of the
-    Secret, file or setting.
+    Secret, file or setting. ``trust_domain`` is "" where the cluster's identities are of home's.
     """
 
     cluster: str
@@ -108,6 +130,7 @@ class Claim(msgspec.Struct, frozen=True):
     name: str
     namespace: str = ""
     created: str = ""
+    trust_domain: str = ""
 
     @property
     def place(self) -> str:
@@ -155,7 +178,7 @@ def claims_of(key: ObjectKey, secret: RemoteSecret) -> Iterator[Claim]:
     """The claims a Secret makes."""
     _, _, namespace, name = key
     for cluster, kubeconfig in secret.kubeconfigs:
-        yield Claim(cluster, kubeconfig, Origin.SECRET, name, namespace, secret.created)
+        yield Claim(cluster, kubeconfig, Origin.SECRET, name, namespace, secret.created, secret.trust_domain)
 
 
 def decide(reserved: Mapping[str, Reserved], claims: Iterable[Claim], uids: Mapping[Claim, str]) -> Registrations:

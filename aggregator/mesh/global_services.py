@@ -27,10 +27,11 @@ from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Index, Outcome, Withheld
 from aggregator.mesh.allocated_addresses import AllocatedAddresses
 from aggregator.mesh.home import Home, Mesh
-from aggregator.mesh.identities import accounts_elsewhere, spiffe_id
+from aggregator.mesh.identities import Account, accounts_elsewhere, spiffe_id
 from aggregator.mesh.networks import network_of
 from aggregator.mesh.service_exports import united
 from aggregator.mesh.services import Balancing, Declared, Port, Services, merged_from
+from aggregator.mesh.trust_domains import TrustDomains
 from aggregator.mesh.waypoints import Attached, Waypoint, hostname_of
 from aggregator.mesh.workload import ServiceInNetwork
 from aggregator.mesh.workloads import Workloads
@@ -94,6 +95,7 @@ def declare(
     graph: Graph,
     home: Home,
     mesh: Callable[[At], Mesh],
+    trust_domains: TrustDomains,
     networks: Collection[ObjectKey, str],
     services: Services,
     allocated: AllocatedAddresses,
@@ -104,7 +106,7 @@ def declare(
 
     def accounts(
         at: At, _service: str, members: Mapping[ServiceInNetwork, Mapping[object, int]]
-    ) -> tuple[tuple[str, str], ...]:
+    ) -> tuple[Account, ...]:
         return accounts_elsewhere(members, network_of(at, networks, home.cluster))
 
     elsewhere = graph.derive("accounts elsewhere", by_service, accounts)
@@ -149,12 +151,12 @@ def declare(
         given = tuple([(own_network, address) for address in allocated.of(at, base)])
         if not base.is_global:
             return _service(base, sharing, given, base.ports, base.identities, base, canonical=canonical(at, base))
-        trust_domain = mesh(at).trust_domain
-        found = {spiffe_id(trust_domain, namespace, name) for namespace, name in at.get(elsewhere, key) or ()}
+        own = mesh(at).trust_domain
+        found = {spiffe_id(domain or own, namespace, name) for domain, namespace, name in at.get(elsewhere, key) or ()}
         # Behind another network's gateway a waypoint may answer in the place of the pods.
         for one in sharing:
             if one.attached is not None and one.network != own_network:
-                found.update(_waypoints(trust_domain, one.attached))
+                found.update(_waypoints(trust_domains.of(at, one.cluster) or own, one.attached))
         identities = tuple(sorted(found.union(*(one.identities for one in sharing))))
         ports = _united(sharing) if base.kind == "ServiceExport" else _union(sharing)
         guarded = guard(at, sharing, own_network)

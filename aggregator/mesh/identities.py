@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from typing import TypeAlias
 
 from aggregator.graph import Sums
 from aggregator.mesh.workload import ACCOUNT, ServiceInNetwork
+
+Account: TypeAlias = tuple[str, str, str]
+"""(trust domain, namespace, service account); see `trust_domains`."""
 
 
 def spiffe_id(trust_domain: str, namespace: str, service_account: str) -> str:
@@ -13,18 +17,18 @@ def spiffe_id(trust_domain: str, namespace: str, service_account: str) -> str:
     return f"spiffe://{trust_domain}/ns/{namespace}/sa/{service_account}"
 
 
-def accounts_elsewhere(members: Mapping[ServiceInNetwork, Sums], home_network: str) -> tuple[tuple[str, str], ...]:
-    """(namespace, service account) of all workloads of a service outside the home network, sorted.
+def accounts_elsewhere(members: Mapping[ServiceInNetwork, Sums], home_network: str) -> tuple[Account, ...]:
+    """The accounts of all workloads of a service outside the home network, sorted.
 
     Whether a workload is ready does not matter: it may be ready before a proxy has heard of its identity, and then the
     inner tunnel would be refused.
     """
-    found: set[tuple[str, str]] = set()
+    found: set[Account] = set()
     for (network, _), sums in members.items():
         if network != home_network:
             found.update(_accounts(sums))
     return tuple(sorted(found))
 
 
-def _accounts(sums: Mapping[Hashable, int]) -> list[tuple[str, str]]:
-    return [(tag[1], tag[2]) for tag in sums if isinstance(tag, tuple) and tag[0] == ACCOUNT]
+def _accounts(sums: Mapping[Hashable, int]) -> list[Account]:
+    return [(tag[1], tag[2], tag[3]) for tag in sums if isinstance(tag, tuple) and tag[0] == ACCOUNT]

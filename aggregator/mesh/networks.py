@@ -23,6 +23,7 @@ from aggregator.mesh.addresses import is_dns_name, pack
 from aggregator.mesh.home import Home
 from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.mesh.standing import UNREACHABLE, StandingOf
+from aggregator.mesh.trust_domains import TrustDomains
 from aggregator.order import rank
 from watchers.facts.cluster import Cluster
 from watchers.facts.core import Namespace, Pod
@@ -53,7 +54,7 @@ class NetworkGateway(msgspec.Struct, frozen=True, gc=False):
 
     `cluster` holds the Gateway object, which need not be where its pods run. `address` is an IP address; `hostname` the
     DNS name it was resolved from, "" if it stands in the Gateway itself. `stand_in` tells a Gateway of class
-    istio-remote at home from an east-west Gateway in a remote cluster.
+    istio-remote at home from an east-west Gateway in a remote cluster. `trust_domain` is "" for home's.
     """
 
     network: str
@@ -66,6 +67,7 @@ class NetworkGateway(msgspec.Struct, frozen=True, gc=False):
     port: int
     service_account: str
     stand_in: bool
+    trust_domain: str = ""
 
     @property
     def packed(self) -> bytes:
@@ -127,6 +129,7 @@ def declare(
     home: Home,
     includes: Includes,
     standing: StandingOf,
+    trust_domains: TrustDomains,
     clusters: Source[ObjectKey, Cluster],
     namespaces: Source[ObjectKey, Namespace],
     gateways: Source[ObjectKey, Gateway],
@@ -214,6 +217,7 @@ def declare(
                     declared.port,
                     declared.service_account,
                     declared.stand_in,
+                    trust_domains.of(at, cluster),
                 ),
             )
 

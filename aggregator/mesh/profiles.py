@@ -17,6 +17,7 @@ from aggregator.mesh.networks import NETWORK_LABEL, network_of
 from aggregator.mesh.selection import Includes
 from aggregator.mesh.services import Port, Services
 from aggregator.mesh.standing import Standing, StandingOf
+from aggregator.mesh.trust_domains import TrustDomains
 from aggregator.mesh.waypoints import GATEWAY_LABEL, Asked, Attached, Waypoint, Waypoints
 from aggregator.mesh.workload import (
     TOTAL,
@@ -70,6 +71,7 @@ def declare(
     home: Home,
     includes: Includes,
     standing: StandingOf,
+    trust_domains: TrustDomains,
     networks: Collection[ObjectKey, str],
     services: Services,
     waypoints: Waypoints,
@@ -96,6 +98,7 @@ def declare(
             at_home=is_home(at, network),
             reduced=relied_on == "reduced",
             waypoint=waypoint_of(at, cluster, namespace, ()),
+            trust_domain=trust_domains.of(at, cluster),
         )
         return Profile((), (), named=False, traits=traits, standing=relied_on)
 
@@ -134,6 +137,7 @@ def declare(
             reduced=relied_on == "reduced",
             waypoint=waypoint_of(at, cluster, namespace, labels),
             proxied=proxied(at, cluster, namespace, labels),
+            trust_domain=trust_domains.of(at, cluster),
         )
         return Profile(
             services=tuple((service.key, service.ports) for service in found),

@@ -19,6 +19,7 @@ from aggregator.mesh.networks import network_of
 from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.mesh.services import Balancing, Declared, Port, Services, attachment, distribution, protocol_of
 from aggregator.mesh.standing import UNREACHABLE, StandingOf
+from aggregator.mesh.trust_domains import TrustDomains
 from aggregator.mesh.waypoints import Asked, Attached, Waypoints, ingress_uses
 from aggregator.mesh.workload import (
     Traits,
@@ -164,6 +165,7 @@ def workloads(
     graph: Graph,
     home: Home,
     standing: StandingOf,
+    trust_domains: TrustDomains,
     networks: Collection[ObjectKey, str],
     waypoints: Waypoints,
     services: Services,
@@ -201,6 +203,7 @@ def workloads(
                     canonical_revision=canonical_revision(entry.labels) or "latest",
                     reduced=relied_on == "reduced",
                     waypoint=attached.waypoint if isinstance(attached, Attached) else None,
+                    trust_domain=trust_domains.of(at, cluster),
                 )
             return known
 

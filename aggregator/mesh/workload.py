@@ -38,7 +38,7 @@ class Traits(msgspec.Struct, frozen=True, gc=False):
     `at_home`: they are in home's network, where home's proxies reach them without a gateway. `native_tunnel`: they
     terminate tunnels themselves. `canonical_name` is "" where labels give none. `labels` are those that selectors of
     policies are compared with. `reduced`: their cluster has that standing. Traffic to them goes through `waypoint`;
-    `proxied` is what `Waypoint.proxied` says if they are one.
+    `proxied` is what `Waypoint.proxied` says if they are one. Their identities are of `trust_domain`, "" for home's.
     """
 
     cluster: str
@@ -52,6 +52,7 @@ class Traits(msgspec.Struct, frozen=True, gc=False):
     reduced: bool = False
     waypoint: Waypoint | None = None
     proxied: int = -1
+    trust_domain: str = ""
 
 
 class Workload(msgspec.Struct, frozen=True, gc=False):
@@ -121,8 +122,8 @@ def contributions(_key: WorkloadKey, workload: Workload) -> Iterable[tuple[Servi
     """What a workload adds to each of its services in its network.
 
     Tags: TOTAL and READY count workloads by their weight, (PORTS, numbers) those that serve just these ports, and
-    (ACCOUNT, namespace, service account) those that run as it. (REDUCED, cluster) and (READY_REDUCED, cluster) count
-    those again that are of a cluster whose endpoints count half.
+    (ACCOUNT, trust domain, namespace, service account) those that run as it. (REDUCED, cluster) and (READY_REDUCED,
+    cluster) count those again that are of a cluster whose endpoints count half.
     """
     weight, traits = workload.weight, workload.traits
     brought: list[tuple[ServiceInNetwork, Hashable, int]] = []
@@ -136,7 +137,8 @@ def contributions(_key: WorkloadKey, workload: Workload) -> Iterable[tuple[Servi
             if workload.healthy:
                 brought.append((group, (READY_REDUCED, traits.cluster), weight))
         if workload.identified:
-            brought.append((group, (ACCOUNT, traits.namespace, workload.service_account or "default"), 1))
+            account = traits.trust_domain, traits.namespace, workload.service_account or "default"
+            brought.append((group, (ACCOUNT, *account), 1))
     return brought
 
 

@@ -16,6 +16,7 @@ from aggregator.mesh.profiles import LabelSet
 from aggregator.mesh.selection import Includes
 from aggregator.mesh.services import Services
 from aggregator.mesh.standing import StandingOf
+from aggregator.mesh.trust_domains import TrustDomains
 from aggregator.mesh.waypoints import Waypoints
 from aggregator.mesh.workload import ServiceInNetwork, Workload, WorkloadKey, contributions
 from watchers.facts.core import Pod
@@ -52,6 +53,7 @@ def declare(
     home: Home,
     includes: Includes,
     standing: StandingOf,
+    trust_domains: TrustDomains,
     networks: Collection[ObjectKey, str],
     services: Services,
     waypoints: Waypoints,
@@ -59,14 +61,14 @@ def declare(
 ) -> Workloads:
     """Declare workloads and their sums per network and service."""
     labelled = objects.pods, objects.workload_entries, objects.service_entries
-    profile = profiles.declare(graph, home, includes, standing, networks, services, waypoints, labelled)
+    profile = profiles.declare(graph, home, includes, standing, trust_domains, networks, services, waypoints, labelled)
     of_slices = slices.declare(graph, home, includes, standing, networks, services, objects.slices)
     found = (
         pods.declare(graph, profile.of, of_slices.attached, objects.pods),
         of_slices.endpoints,
         workload_entries.declare(graph, home, networks, profile.of, objects.workload_entries),
         service_entries.workloads(
-            graph, home, standing, networks, waypoints, services, objects.service_entries
+            graph, home, standing, trust_domains, networks, waypoints, services, objects.service_entries
         ),
     )
     by_service = graph.fold("workloads by network and service", found, contributions)

@@ -20,6 +20,7 @@ from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
 from aggregator.mesh.exposure import ExposedPort, Exposure
 from aggregator.mesh.home import Home, Mesh
+from aggregator.mesh.trust_domains import TrustDomains, accepted
 from aggregator.mesh.waypoints import MANAGED_LABEL, MANAGED_WAYPOINT
 from aggregator.mesh.workload import ServiceInNetwork, Workload, WorkloadKey
 from aggregator.mesh.workloads import Workloads
@@ -81,6 +82,7 @@ class Sources(msgspec.Struct, frozen=True):
     """What the messages are made from."""
 
     mesh: Callable[[At], Mesh]
+    trust_domains: TrustDomains
     gateways: Source[ObjectKey, Gateway]
     nodes: Source[ObjectKey, Node]
     workloads: Workloads
@@ -149,7 +151,8 @@ def declare(
             yield (name, CONNECT_TERMINATE), port
         else:
             address = SocketAddress(view.feature("bind"), port)
-            yield _listener(name, connect_terminate(address, profile, mesh.trust_domain, mesh.access_log_file))
+            trusted = accepted(mesh.trust_domain, model.trust_domains.others(at))
+            yield _listener(name, connect_terminate(address, profile, trusted, mesh.access_log_file))
         # The one derivation that reads all exposed ports, and only for proxies that need a chain for each.
         ports = at.group(exposed, CLUSTER_TYPE).values() if profile is Profile.ISTIO else ()
         for listener in form.internal_listeners(ports, view.feature("network"), mesh.access_log_file):

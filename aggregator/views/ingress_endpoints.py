@@ -178,7 +178,8 @@ def _endpoint(_backend: str, target: Target, _key: WorkloadKey, workload: Worklo
     own = socket_text(address, port)
     if not workload.tunnel and not target.behind:
         return Endpoint(_HOME, 1, encode_endpoint(SocketEndpoint(address, port)))
-    identity = spiffe_id(target.trust_domain, workload.namespace, workload.service_account or "default")
+    trust_domain = workload.traits.trust_domain or target.trust_domain
+    identity = spiffe_id(trust_domain, workload.namespace, workload.service_account or "default")
     tunnel = TunnelEndpoint(
         CONNECT_ORIGINATE,
         target.behind or own,
@@ -201,7 +202,7 @@ def _way(_backend: str, reach: Reach, _key: Key, split: SplitHorizon) -> Outcome
         double=DoubleTunnel(
             reach.authority,
             reach.identities,
-            (spiffe_id(reach.trust_domain, gateway.namespace, gateway.service_account),),
+            (spiffe_id(gateway.trust_domain or reach.trust_domain, gateway.namespace, gateway.service_account),),
         ),
         weight=split.capacity,
     )

@@ -18,6 +18,7 @@ import msgspec
 from aggregator.graph import At, Collection, Graph, Source
 from aggregator.mesh.home import Home, Mesh
 from aggregator.mesh.networks import Networks, network_of
+from aggregator.mesh.trust_domains import TrustDomains, accepted
 from aggregator.security.certificates import Certificate
 from aggregator.traffic.backends import Backend
 from aggregator.traffic.hosts import Host, Hosts, Rule
@@ -84,6 +85,7 @@ class Sources(msgspec.Struct, frozen=True):
     """What the messages are made from."""
 
     mesh: Callable[[At], Mesh]
+    trust_domains: TrustDomains
     networks: Networks
     hosts: Hosts
     backends: Collection[str, Backend]
@@ -126,7 +128,8 @@ def declare(
 
     def standing_clusters(at: At, _name: str, view: View) -> Iterable[tuple[ResourceKey, Resource]]:
         if view.type_url == CLUSTER_TYPE:
-            for cluster in originating_clusters(Profile.STOCK, model.mesh(at).trust_domain):
+            trusted = accepted(model.mesh(at).trust_domain, model.trust_domains.others(at))
+            for cluster in originating_clusters(Profile.STOCK, trusted):
                 yield (view.name, cluster.name), wrap(CLUSTER_TYPE, cluster.name, encode_cluster(cluster))
 
     scopes = graph.expand("scopes of hosts", model.hosts.hosts, lambda _, host, one: ((scope_name(host), one),))

@@ -102,9 +102,9 @@ def declare(
     """Declare ztunnels' resources; the result is what there is to publish."""
     networks = model.networks
 
-    def trust_domain(at: At) -> str:
-        """As workloads carry it: the default one goes without saying."""
-        domain = model.mesh(at).trust_domain
+    def trust_domain(at: At, own: str = "") -> str:
+        """As workloads carry it, of those that have one of their ``own``: the default one goes without saying."""
+        domain = own or model.mesh(at).trust_domain
         return "" if domain == "cluster.local" else domain
 
     def locality(_at: At, _key: ObjectKey, node: Node) -> Outcome[addressing.Locality]:
@@ -125,7 +125,7 @@ def declare(
             addresses=tuple([packed for address in one.addresses if (packed := pack(address)) is not None]),
             network=one.network,
             tunnel_protocol=_HBONE if one.tunnel else _NO_TUNNEL,
-            trust_domain=trust_domain(at),
+            trust_domain=trust_domain(at, one.traits.trust_domain),
             service_account=one.service_account,
             node=one.node,
             canonical_name=one.canonical_name,
@@ -163,7 +163,7 @@ def declare(
             namespace=gateway.namespace,
             addresses=(gateway.packed,),
             network=gateway.network,
-            trust_domain=trust_domain(at),
+            trust_domain=trust_domain(at, gateway.trust_domain),
             service_account=gateway.service_account,
         )
         yield name, wrap(ADDRESS_TYPE, name, workload.encode_workload(message))

@@ -14,7 +14,7 @@ from tests.kit.clock import virtual_time
 from tests.kit.kube_api import Cut, Hang, Hold, KubeCluster, Lines, Refuse, error_event
 from tests.kit.kube_mesh import DEAD, REMOTE_KINDS, KubeMesh
 from tests.kit.manifests import CREATED, namespace, pod, service
-from watchers.facts import Fact, ObjectKey
+from watchers.facts import Cluster, Fact, ObjectKey
 from watchers.kubernetes.listwatch import Pace
 
 
@@ -48,6 +48,27 @@ async def test_clusters_registered_by_secrets_are_read() -> None:
         mesa.delete("Pod", "shop/orders-2")
         await asyncio.sleep(0.1)
         assert mesh.names("mesa") == ["orders-1"]
+
+
+@virtual_time
+async def test_the_trust_domain_that_a_secret_names_is_that_of_its_cluster_and_follows_it() -> None:
+    quay, mesa = KubeCluster("quay"), far()
+    async with KubeMesh(quay, mesa) as mesh:
+
+        async def named(text: str) -> str:
+            mesh.register("far", {"mesa": mesa}, annotations={"isthmus.io/trust-domain": text} if text else None)
+            await asyncio.sleep(5)
+            fact = mesh.table.get(("mesa", "Cluster", "", "mesa"))
+            assert isinstance(fact, Cluster)
+            assert (fact.state, mesh.names("mesa")) == ("synced", ["orders-1", "orders-2"])
+            return fact.trust_domain
+
+        removals = Removals(mesh.table, "mesa")
+        assert await named("harbour.example") == "harbour.example"
+        assert await named("other.example") == "other.example"
+        assert await named("No Such Thing") == "other.example"
+        assert await named("") == ""
+        assert removals.names == []
 
 
 @virtual_time

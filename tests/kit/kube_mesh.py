@@ -119,14 +119,22 @@ class KubeMesh:
         self._watch.use(Credential(ApiServer(self.home.url, self.home.ca.decode(), token=token)))
 
     def register(
-        self, secret: str, clusters: Mapping[str, str | KubeCluster], token: str = "t1", *, created: str = CREATED
+        self,
+        secret: str,
+        clusters: Mapping[str, str | KubeCluster],
+        token: str = "t1",
+        *,
+        created: str = CREATED,
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
         """A Secret of home registers these clusters, given as API server or URL; again: it is changed."""
         kubeconfigs = {
             name: kubeconfig(one, token) if isinstance(one, str) else kubeconfig(one.url, token, one.ca)
             for name, one in clusters.items()
         }
-        self.home.apply(remote_secret(secret, kubeconfigs, created=created))
+        document = remote_secret(secret, kubeconfigs, created=created)
+        document["metadata"]["annotations"] = dict(annotations or {})
+        self.home.apply(document)
 
     def unregister(self, secret: str) -> None:
         """The Secret is deleted."""

@@ -71,10 +71,17 @@ class World:
         """The pipeline's graph."""
         return self.pipeline.graph
 
-    def cluster(self, name: str, state: str = "synced", deadline: float = NEVER, unconfirmed: float = 0.0) -> None:
+    def cluster(
+        self,
+        name: str,
+        state: str = "synced",
+        deadline: float = NEVER,
+        unconfirmed: float = 0.0,
+        trust_domain: str = "",
+    ) -> None:
         """Register a cluster, or change its state."""
         home = name == self.home.cluster
-        fact = Cluster(state, home, deadline, "", unconfirmed=unconfirmed)
+        fact = Cluster(state, home, deadline, "", unconfirmed=unconfirmed, trust_domain=trust_domain)
         self.facts.apply([((name, "Cluster", "", name), fact)])
 
     def lose(self, name: str, state: str = "stale") -> None:

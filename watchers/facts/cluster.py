@@ -16,7 +16,7 @@ class Cluster(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="Clus
     ``deadline``. ``reason`` explains a state that is not the good one, else "". ``since`` is when the state began, and
     ``unconfirmed`` since when what was read is not known to be what the source holds: the moment of the first question
     that found no answer, or of what broke; 0 while it is known, and while nothing was read. All moments are seconds of
-    Unix time.
+    Unix time. ``trust_domain`` is that of its identities where its registration says so, "" where it is home's.
     """
 
     state: str
@@ -25,6 +25,7 @@ class Cluster(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="Clus
     reason: str
     since: float = 0.0
     unconfirmed: float = 0.0
+    trust_domain: str = ""
 
 
 class Answered(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="Answered"):

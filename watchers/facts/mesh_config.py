@@ -138,6 +138,14 @@ def read_mesh_config(wire: ConfigMapObject, cluster: str) -> tuple[ObjectKey, Me
         raise InvalidObject((*_MESH, *error.path), error.cause, error.cure, line=line_of(text, 0, error.path)) from None
 
 
+def trust_domain(text: str, *path: str) -> str:
+    """A trust domain of SPIFFE ids, or "" for none; raises InvalidObject."""
+    if text and not _TRUST_DOMAIN.fullmatch(text):
+        cause = f"is {text[:80]!r}, which is no SPIFFE trust domain"
+        raise InvalidObject(path, cause, "use lower case letters, digits, '-', '.' and '_'")
+    return text
+
+
 def _mesh_config(text: str) -> MeshConfig:
     value = next((document.value for document in documents(text)), None)
     if value is None:
@@ -146,20 +154,14 @@ def _mesh_config(text: str) -> MeshConfig:
         mesh = msgspec.convert(value, MeshObject)
     except msgspec.ValidationError as error:
         raise refusal(str(error), value) from None
-    trust_domain = mesh.trust_domain or ""
-    if trust_domain and not _TRUST_DOMAIN.fullmatch(trust_domain):
-        raise InvalidObject(
-            ("trustDomain",),
-            f"is {trust_domain[:80]!r}, which is no SPIFFE trust domain",
-            "use lower case letters, digits, '-', '.' and '_'",
-        )
+    domain = trust_domain(mesh.trust_domain or "", "trustDomain")
     access_log_file = mesh.access_log_file or ""
     if access_log_file and not access_log_file.startswith("/"):
         raise InvalidObject(
             ("accessLogFile",), f"is {access_log_file[:80]!r}, which is no whole path", "write one such as /dev/stdout"
         )
     return MeshConfig(
-        trust_domain,
+        domain,
         dns_label(mesh.root_namespace, "rootNamespace") if mesh.root_namespace else "",
         None if mesh.scopes is None else tuple([_scope(scope, place) for place, scope in enumerate(mesh.scopes)]),
         access_log_file,

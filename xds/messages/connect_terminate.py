@@ -8,6 +8,7 @@ has the default time limit of 15 s, which runs from the moment a client has clos
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from xds import protos
@@ -59,7 +60,9 @@ LOGGED: Final = {
 it has ended. `event` tells them apart."""
 
 
-def connect_terminate(address: SocketAddress, profile: Profile, trust_domain: str, log_file: str = "") -> Listener:
+def connect_terminate(
+    address: SocketAddress, profile: Profile, trust_domains: Sequence[str], log_file: str = ""
+) -> Listener:
     """The listener at `address`; a stock Envoy writes its tunnels down in `log_file`, if one is given."""
     return Listener(
         CONNECT_TERMINATE,
@@ -67,7 +70,7 @@ def connect_terminate(address: SocketAddress, profile: Profile, trust_domain: st
             FilterChain(
                 (_connection_manager(profile, log_file),),
                 name="default",
-                transport_socket=downstream_tls(profile, trust_domain),
+                transport_socket=downstream_tls(profile, trust_domains),
             ),
         ),
         address=address,

@@ -15,7 +15,7 @@ TLS context asks for. Ports are those of the metadata, never a constant.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -70,32 +70,35 @@ class Profile(StrEnum):
         return "envoy.hashable_string" if self is Profile.STOCK else "istio.hashable_string"
 
 
-def upstream_tls(profile: Profile, trust_domain: str) -> Extension:
-    """The transport socket of a tunnel to be made: the own workload certificate, and peers of the trust domain only."""
+def upstream_tls(profile: Profile, trust_domains: Sequence[str]) -> Extension:
+    """The transport socket of a tunnel to be made: the own workload certificate, and peers of trust domains only."""
     context = _tls.UpstreamTlsContext()
-    _write_context(context.common_tls_context, profile, trust_domain)
+    _write_context(context.common_tls_context, profile, trust_domains)
     return extension("tls", context)
 
 
-def downstream_tls(profile: Profile, trust_domain: str) -> Extension:
-    """The transport socket of tunnels that come in; clients have to show a certificate of the trust domain."""
+def downstream_tls(profile: Profile, trust_domains: Sequence[str]) -> Extension:
+    """The transport socket of tunnels that come in; clients have to show a certificate of one of the trust domains."""
     context = _tls.DownstreamTlsContext()
-    _write_context(context.common_tls_context, profile, trust_domain)
+    _write_context(context.common_tls_context, profile, trust_domains)
     context.require_client_certificate.value = True
     return extension("tls", context)
 
 
 def _write_context(
-    context: protos.envoy.extensions.transport_sockets.tls.v3.CommonTlsContext, profile: Profile, trust_domain: str
+    context: protos.envoy.extensions.transport_sockets.tls.v3.CommonTlsContext,
+    profile: Profile,
+    trust_domains: Sequence[str],
 ) -> None:
     context.alpn_protocols.append("h2")
     context.tls_params.tls_minimum_protocol_version = _tls.TlsParameters.TLSv1_3
     context.tls_params.tls_maximum_protocol_version = _tls.TlsParameters.TLSv1_3
     _write_secret(context.tls_certificate_sds_secret_configs.add(), WORKLOAD_CERTIFICATE, profile)
     validation = context.combined_validation_context
-    peers = validation.default_validation_context.match_typed_subject_alt_names.add()
-    peers.san_type = _tls.SubjectAltNameMatcher.URI
-    peers.matcher.prefix = f"spiffe://{trust_domain}/"
+    for trust_domain in trust_domains:
+        peers = validation.default_validation_context.match_typed_subject_alt_names.add()
+        peers.san_type = _tls.SubjectAltNameMatcher.URI
+        peers.matcher.prefix = f"spiffe://{trust_domain}/"
     _write_secret(validation.validation_context_sds_secret_config, ROOTS, profile)
 
 
@@ -268,13 +271,13 @@ def originating_listeners(profile: Profile, network: str, source: str) -> tuple[
     return single, inner, outer
 
 
-def originating_clusters(profile: Profile, trust_domain: str) -> tuple[Cluster, Cluster, Cluster]:
+def originating_clusters(profile: Profile, trust_domains: Sequence[str]) -> tuple[Cluster, Cluster, Cluster]:
     """The clusters behind `originating_listeners`.
 
     Each double tunnel has connections of its own: two requests in one would pin all of a client's traffic to one
     destination.
     """
-    tls = upstream_tls(profile, trust_domain)
+    tls = upstream_tls(profile, trust_domains)
     return (
         Cluster(
             CONNECT_ORIGINATE,

@@ -135,6 +135,25 @@ def test_a_secret_claims_every_cluster_it_holds_a_kubeconfig_of() -> None:
     ]
 
 
+def test_a_secret_may_name_the_trust_domain_of_its_clusters() -> None:
+    secret = remote_secret("far", {"mesa": b"one", "fjord": b"two"})
+    secret["metadata"]["annotations"] = {"isthmus.io/trust-domain": "harbour.example", "other": "x"}
+    claims = claims_of(("quay", "RemoteSecret", "istio-system", "far"), read(secret))
+    assert {claim.cluster: claim.trust_domain for claim in claims} == dict.fromkeys(
+        ("mesa", "fjord"), "harbour.example"
+    )
+
+
+@pytest.mark.parametrize("text", ["Harbour", "spiffe://harbour", "a/b", "-a", "a" * 300])
+def test_what_is_no_trust_domain_is_refused_with_the_place_and_the_cure(text: str) -> None:
+    secret = remote_secret("far", {"mesa": b"one"})
+    secret["metadata"]["annotations"] = {"isthmus.io/trust-domain": text}
+    with pytest.raises(InvalidObject, match="SPIFFE trust domain") as refusal:
+        read(secret)
+    assert refusal.value.path == ("metadata", "annotations", "isthmus.io/trust-domain")
+    assert "lower case" in refusal.value.cure
+
+
 def test_secrets_that_overlap_are_settled_anew_whenever_one_changes() -> None:
     def claims(name: str, clusters: dict[str, bytes], created: str) -> list[Claim]:
         key = ("quay", "RemoteSecret", "istio-system", name)

@@ -55,7 +55,7 @@ def states(config: dict[str, Any]) -> dict[str, tuple[str, str, str]]:
 
 
 def manager(profile: Profile, log_file: str = "") -> dict[str, Any]:
-    (config,) = filters(connect_terminate(ADDRESS, profile, "td", log_file))
+    (config,) = filters(connect_terminate(ADDRESS, profile, ("td",), log_file))
     return config
 
 
@@ -72,7 +72,7 @@ class TestTrust:
     @pytest.mark.parametrize("make", [hbone.upstream_tls, hbone.downstream_tls])
     @pytest.mark.parametrize("profile", Profile)
     def test_peers_have_to_be_of_the_trust_domain(self, make: Any, profile: Profile) -> None:
-        context = opened(make(profile, "td"))["common_tls_context"]
+        context = opened(make(profile, ("td",)))["common_tls_context"]
         validation = context["combined_validation_context"]["default_validation_context"]
         assert validation["match_typed_subject_alt_names"] == [
             {"san_type": "URI", "matcher": {"prefix": "spiffe://td/"}}
@@ -82,16 +82,16 @@ class TestTrust:
         assert set(context["tls_params"].values()) == {"TLSv1_3"}
 
     def test_clients_have_to_show_a_certificate(self) -> None:
-        assert opened(hbone.downstream_tls(Profile.STOCK, "td"))["require_client_certificate"] is True
+        assert opened(hbone.downstream_tls(Profile.STOCK, ("td",)))["require_client_certificate"] is True
 
     def test_a_stock_envoy_has_its_secrets_over_the_one_stream_and_waits_for_them(self) -> None:
-        context = opened(hbone.upstream_tls(Profile.STOCK, "td"))["common_tls_context"]
+        context = opened(hbone.upstream_tls(Profile.STOCK, ("td",)))["common_tls_context"]
         assert context["tls_certificate_sds_secret_configs"] == [{"name": "default", "sds_config": ADS}]
         roots = context["combined_validation_context"]["validation_context_sds_secret_config"]
         assert roots == {"name": "ROOTCA", "sds_config": ADS}
 
     def test_an_istio_proxy_has_its_secrets_from_its_agent(self) -> None:
-        context = opened(hbone.upstream_tls(Profile.ISTIO, "td"))["common_tls_context"]
+        context = opened(hbone.upstream_tls(Profile.ISTIO, ("td",)))["common_tls_context"]
         source = context["tls_certificate_sds_secret_configs"][0]["sds_config"]["api_config_source"]
         assert source["grpc_services"] == [{"envoy_grpc": {"cluster_name": "sds-grpc"}}]
 
@@ -99,7 +99,7 @@ class TestTrust:
 class TestSockets:
     def test_an_internal_listener_is_reached_in_plain_unless_something_is_inside(self) -> None:
         assert opened(internal_upstream())["transport_socket"]["name"] == "raw_buffer"
-        inside = hbone.upstream_tls(Profile.STOCK, "td")
+        inside = hbone.upstream_tls(Profile.STOCK, ("td",))
         assert opened(internal_upstream(inside=inside))["transport_socket"]["name"] == "tls"
 
     def test_only_metadata_that_is_named_is_passed_on(self) -> None:
@@ -132,7 +132,7 @@ class TestOrigination:
 
     def test_each_listener_leads_to_the_cluster_of_its_name_and_the_inner_one_to_the_outer_listener(self) -> None:
         listeners = (self.single, self.inner, self.outer)
-        clusters = hbone.originating_clusters(Profile.STOCK, "td")
+        clusters = hbone.originating_clusters(Profile.STOCK, ("td",))
         assert [one.name for one in listeners] == [one.name for one in clusters]
         assert [filters(one)[-1]["cluster"] for one in listeners] == [one.name for one in clusters]
         (locality,) = cluster(clusters[1])["load_assignment"]["endpoints"]
@@ -181,11 +181,11 @@ class TestOrigination:
         assert header(self.outer) == ("x-istio-source", "gateway")
 
     def test_ports_are_those_of_the_metadata(self) -> None:
-        for one in hbone.originating_clusters(Profile.STOCK, "td"):
+        for one in hbone.originating_clusters(Profile.STOCK, ("td",)):
             assert "upstream_port_override" not in cluster(one).get("original_dst_lb_config", {})
 
     def test_a_double_tunnel_has_connections_of_its_own(self) -> None:
-        _, inner, outer = map(cluster, hbone.originating_clusters(Profile.STOCK, "td"))
+        _, inner, outer = map(cluster, hbone.originating_clusters(Profile.STOCK, ("td",)))
         for one in (inner, outer):
             (options,) = one["typed_extension_protocol_options"].values()
             assert options["common_http_protocol_options"]["max_requests_per_connection"] == 1
@@ -202,7 +202,7 @@ class TestOrigination:
 class TestTermination:
     @pytest.mark.parametrize("profile", Profile)
     def test_tunnels_end_at_the_address_and_go_on_at_main_internal(self, profile: Profile) -> None:
-        told = shown(connect_terminate(SocketAddress("127.0.0.9", 15010), profile, "td"))
+        told = shown(connect_terminate(SocketAddress("127.0.0.9", 15010), profile, ("td",)))
         assert told["address"] == {"socket_address": {"address": "127.0.0.9", "port_value": 15010}}
         (chain,) = told["filter_chains"]
         assert chain["transport_socket"]["typed_config"]["require_client_certificate"] is True
@@ -230,7 +230,7 @@ class TestTermination:
         assert manager(Profile.STOCK)["use_remote_address"] is True
 
     def test_a_stock_envoy_is_told_nothing_that_only_istio_proxy_has(self) -> None:
-        text = encode_listener(connect_terminate(ADDRESS, Profile.STOCK, "td")).data
+        text = encode_listener(connect_terminate(ADDRESS, Profile.STOCK, ("td",))).data
         assert b"TypedStruct" not in text
         assert b"istio.hashable_string" not in text
         assert b"sds-grpc" not in text
