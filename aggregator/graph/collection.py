@@ -7,8 +7,10 @@ went through: a derivation must read nothing else, keep no state and change noth
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from aggregator.graph.outcome import MISSING
 
 if TYPE_CHECKING:
     from aggregator.graph.engine import Engine
@@ -31,9 +33,12 @@ class GraphError(Exception):
 
 
 class Collection(Generic[K, V]):
-    """Items of one kind, by key. `number` is the place in the order of declaration, which is topological."""
+    """Items of one kind, by key. `number` is the place in the order of declaration, which is topological.
 
-    __slots__ = ("function", "kind", "name", "number", "of")
+    Nothing comes of items that `unless` is true of, and nothing is read for them: the function is not run.
+    """
+
+    __slots__ = ("function", "kind", "name", "number", "of", "unless")
 
     def __init__(self, number: int, name: str, kind: str, of: tuple[Collection[Any, Any], ...], function: Any) -> None:
         self.number = number
@@ -41,9 +46,17 @@ class Collection(Generic[K, V]):
         self.kind = kind
         self.of = of
         self.function = function
+        self.unless: Callable[[Any, Any], bool] | None = None
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.name!r}>"
+
+    def concerns(self, key: Any, old: Any, new: Any) -> bool:
+        """Whether something came of an item as it was, or comes of it as it is (MISSING: not at all)."""
+        unless = self.unless
+        if unless is None:
+            return True
+        return (old is not MISSING and not unless(key, old)) or (new is not MISSING and not unless(key, new))
 
 
 class Source(Collection[K, V]):

@@ -9,7 +9,7 @@ hand out one `Pass`, the published difference. The engine knows no clock and doe
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -187,7 +187,7 @@ class Engine:
                 for later in self.standing_on[number]:
                     self._wake(later)
                     if self.collections[later].kind in ("derive", "expand"):
-                        self.dirty[later].update(dict.fromkeys(changed))
+                        self.dirty[later].update(dict.fromkeys(self._concerning(later, number)))
                 if self.state.readers[number]:
                     yield from self._wake_readers(number, changed)
         for number in seen:
@@ -197,6 +197,14 @@ class Engine:
             self.changed[number] = {}
         if self._touched:
             self._publish_findings()
+
+    def _concerning(self, derivation: int, source: int) -> Iterable[Hashable]:
+        """The changed items of the source that a derivation has, or had, to be evaluated for."""
+        changed, collection = self.changed[source], self.collections[derivation]
+        if collection.unless is None:
+            return changed
+        values = self.state.values[source]
+        return [key for key, old in changed.items() if collection.concerns(key, old, values.get(key, MISSING))]
 
     def _wake(self, number: int) -> None:
         """A collection has something to do in this pass; those that have not stay untouched, however many they are."""

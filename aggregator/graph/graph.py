@@ -85,33 +85,56 @@ class Graph(Engine):
         return cast("Collection[K, W]", self._declare(Collection, name, "derive", (of,), function))
 
     def expand(
-        self, name: str, of: Collection[K, V], function: Callable[[At, K, V], Iterable[tuple[G, Outcome[W]]]]
+        self,
+        name: str,
+        of: Collection[K, V],
+        function: Callable[[At, K, V], Iterable[tuple[G, Outcome[W]]]],
+        *,
+        unless: Callable[[K, V], bool] | None = None,
     ) -> Collection[G, W]:
-        """Any number of items from one item, under keys that no other item of `of` can produce."""
-        return cast("Collection[G, W]", self._declare(Collection, name, "expand", (of,), function))
+        """Any number of items from one item, under keys that no other item of `of` can produce.
+
+        `unless` tells by the item alone, where that is cheap and true of most, that the function would yield nothing
+        but Withheld and read nothing. In a pass it is not run then, nor the Withheld counted; who asks why is told.
+        """
+        declared = cast("Collection[G, W]", self._declare(Collection, name, "expand", (of,), function))
+        declared.unless = unless
+        return declared
 
     def index(
-        self, name: str, of: Collection[K, V] | tuple[Collection[K, V], ...], by: Callable[[K, V], Iterable[G]]
+        self,
+        name: str,
+        of: Collection[K, V] | tuple[Collection[K, V], ...],
+        by: Callable[[K, V], Iterable[G]],
+        *,
+        unless: Callable[[K, V], bool] | None = None,
     ) -> Index[G, K, V]:
-        """Members by group. `by` sees nothing but the item.
+        """Members by group. `by` sees nothing but the item; it is not asked of those that `unless` is true of.
 
         Of several collections, whose keys should differ: where two hold the same one, the first one's item counts.
         """
         parents = of if isinstance(of, tuple) else (of,)
-        return cast("Index[G, K, V]", self._declare(Index, name, "index", parents, by))
+        declared = cast("Index[G, K, V]", self._declare(Index, name, "index", parents, by))
+        declared.unless = unless
+        return declared
 
     def fold(
         self,
         name: str,
         of: Collection[K, V] | tuple[Collection[K, V], ...],
         by: Callable[[K, V], Iterable[tuple[G, Hashable, int]]],
+        *,
+        unless: Callable[[K, V], bool] | None = None,
     ) -> Collection[G, Sums]:
         """Running sums: each item contributes (group, tag, amount); a group's value is {tag: amount} without zeros.
 
-        The order of the tags tells of the past: sort them wherever it could show. Of several collections: as `index`.
+        The order of the tags tells of the past: sort them wherever it could show. Of several collections, and `unless`:
+        as `index`.
         """
         parents = of if isinstance(of, tuple) else (of,)
-        return cast("Collection[G, Sums]", self._declare(Collection, name, "fold", parents, by))
+        declared = cast("Collection[G, Sums]", self._declare(Collection, name, "fold", parents, by))
+        declared.unless = unless
+        return declared
 
     def pair(
         self,

@@ -7,6 +7,7 @@ them. Remote clusters' mesh configuration is never read.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import msgspec
 
@@ -16,6 +17,17 @@ from watchers.facts.keys import Labels, ObjectKey, label
 from watchers.facts.mesh_config import EntryVisibility, LabelSelector, MeshConfig, ServiceScope
 
 GLOBAL_LABEL = "istio.io/global"
+
+
+@lru_cache(65_536)
+def _key(kind: str, cluster: str, name: str) -> ObjectKey:
+    """A key that is read by hundreds of items, one object for all of them: whoever reads it keeps it."""
+    return (cluster, kind, "", name)
+
+
+def cluster_key(cluster: str) -> ObjectKey:
+    """Key of a Cluster fact, and of what is derived from it alone."""
+    return _key("Cluster", cluster, cluster)
 
 
 class Home(msgspec.Struct, frozen=True):
@@ -49,11 +61,11 @@ class Home(msgspec.Struct, frozen=True):
 
     def namespace_key(self, cluster: str, namespace: str) -> ObjectKey:
         """Key of a Namespace fact."""
-        return (cluster, "Namespace", "", namespace)
+        return _key("Namespace", cluster, namespace)
 
     def cluster_key(self, cluster: str) -> ObjectKey:
         """Key of a Cluster fact."""
-        return (cluster, "Cluster", "", cluster)
+        return cluster_key(cluster)
 
     def serves(self, revision: str) -> bool:
         """Whether an object of Istio's own kinds counts whose label istio.io/rev has this value, "" if it has none."""

@@ -20,7 +20,7 @@ import msgspec
 from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, Sums, Withheld
 from aggregator.mesh.addresses import is_dns_name, pack
-from aggregator.mesh.home import Home
+from aggregator.mesh.home import Home, cluster_key
 from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.mesh.standing import UNREACHABLE, StandingOf
 from aggregator.mesh.trust_domains import TrustDomains
@@ -115,7 +115,7 @@ class Networks(msgspec.Struct, frozen=True):
 
 def network_of(at: At, networks: Collection[ObjectKey, str], cluster: str) -> str:
     """The network of a cluster; "" while it has none."""
-    return at.get(networks, (cluster, "Cluster", "", cluster)) or ""
+    return at.get(networks, cluster_key(cluster)) or ""
 
 
 def controller_of(at: At, home: Home, classes: Source[ObjectKey, GatewayClass], class_name: str) -> str:
@@ -246,6 +246,9 @@ def declare(
                 return UNREACHABLE
         return gateway
 
+    def elsewhere(key: ObjectKey, _pod: Pod) -> bool:
+        return key[0] != home.cluster
+
     local_suffix = f".svc.{home.domain_suffix}"
     of_cluster = graph.derive("networks of clusters", clusters, cluster_network)
     declarations = graph.derive("gateways into networks", gateways, declaration)
@@ -261,7 +264,8 @@ def declare(
     counted = graph.fold(
         "addresses of home by family",
         pods,
-        lambda key, pod: _counted(pod.addresses) if key[0] == home.cluster else (),
+        lambda _, pod: _counted(pod.addresses),
+        unless=elsewhere,
     )
     families = graph.derive("address families of home", counted, _families)
 

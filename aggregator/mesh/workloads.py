@@ -73,9 +73,12 @@ def declare(
     )
     by_service = graph.fold("workloads by network and service", found, contributions)
 
-    def services_near(_key: WorkloadKey, workload: Workload) -> Iterable[ServiceInNetwork]:
-        near = workload.at_home or workload.cluster == home.cluster
-        return [(workload.network, service) for service, _ in workload.services] if near else ()
+    def services_of(_key: WorkloadKey, workload: Workload) -> Iterable[ServiceInNetwork]:
+        return [(workload.network, service) for service, _ in workload.services]
 
-    near = graph.index("workloads near by service", found, services_near)
+    def far(_key: WorkloadKey, workload: Workload) -> bool:
+        traits = workload.traits
+        return not traits.at_home and traits.cluster != home.cluster
+
+    near = graph.index("workloads near by service", found, services_of, unless=far)
     return Workloads(profile.label_sets, found, by_service, near)

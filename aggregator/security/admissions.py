@@ -63,7 +63,7 @@ def declare(
     def runs_as(key: ObjectKey | AccountKey, value: Pod | bool) -> list[tuple[AccountKey, tuple[str, ...], int]]:
         if isinstance(value, bool):
             return [(("account", key[1], key[2]), (_ROLE, NODE_PROXY, ""), 1)]
-        if key[0] != home.cluster or value.phase in ("Succeeded", "Failed"):
+        if value.phase in ("Succeeded", "Failed"):
             return []
         account = ("account", key[2], value.service_account or "default")
         tags: list[tuple[AccountKey, tuple[str, ...], int]] = [(account, (_NODE, value.node), 1)]
@@ -94,4 +94,8 @@ def declare(
         return Account(roles[0][0], nodes, roles[0][1], own or network_of(at, networks, home.cluster))
 
     either = cast("tuple[Collection[ObjectKey | AccountKey, Pod | bool], ...]", (pods, trusted))
-    return graph.derive("accounts", graph.fold("pods of accounts", either, runs_as), account)
+
+    def elsewhere(key: ObjectKey | AccountKey, value: Pod | bool) -> bool:
+        return not isinstance(value, bool) and key[0] != home.cluster
+
+    return graph.derive("accounts", graph.fold("pods of accounts", either, runs_as, unless=elsewhere), account)

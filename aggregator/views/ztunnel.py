@@ -225,7 +225,10 @@ def declare(
         lambda _, view: (AUTHORIZATION_TYPE if view.type_url == AUTHORIZATION_TYPE else ADDRESS_TYPE,),
     )
     messages: list[Collection[str, Resource]] = [
-        *(graph.expand(f"messages of {one.name}", one, of_workload) for one in model.workloads.collections),
+        *(
+            graph.expand(f"messages of {one.name}", one, of_workload, unless=lambda _, workload: not workload.at_home)
+            for one in model.workloads.collections
+        ),
         graph.expand("messages of gateways", networks.gateways, of_gateway),
         graph.expand("messages of split horizon", model.split_horizon, of_split),
         graph.derive("messages of services", model.services.services, of_service),

@@ -93,7 +93,12 @@ class ToyMesh:
 
         self.hosts = graph.derive("hosts", by_host, chosen)
         # Several services may name one host, so several items may produce one key here.
-        self.aliases = graph.expand("aliases", self.services, lambda at, key, one: ((host, key) for host in one.hosts))
+        self.aliases = graph.expand(
+            "aliases",
+            self.services,
+            lambda at, key, one: ((host, key) for host in one.hosts),
+            unless=lambda _, one: not one.hosts,
+        )
 
         def certificate(at: At, key: Key, service: Service) -> Outcome[str]:
             return Withheld("CertificateUnusable") if service.certificate in ("", "bad") else service.certificate

@@ -336,3 +336,60 @@ def test_none_is_a_value_like_any_other() -> None:
     run(fork, {words: {1: "y"}})
     assert graph.values(by_letter) == {"x": {"x": None}}
     assert dict(fork.state.values[by_letter.number]) == {"y": {"y": None}}
+
+
+# -- unless -----------------------------------------------------------------------------------------------------------
+
+
+class Sparing:
+    """`doubles` expanded from `numbers`, of odd ones nothing, which need not be evaluated for that."""
+
+    def __init__(self) -> None:
+        self.graph = Graph()
+        self.numbers: Source[str, int] = self.graph.source("numbers")
+        self.evaluated: list[str] = []
+        self.doubles = self.graph.expand("doubles", self.numbers, self._double, unless=lambda _, number: number % 2 > 0)
+        self.graph.publish("doubles", self.doubles)
+
+    def _double(self, _at: At, key: str, number: int) -> list[tuple[str, Outcome[int]]]:
+        self.evaluated.append(key)
+        return [(key, 2 * number if number % 2 == 0 else Withheld("Odd", str(number)))]
+
+    def run(self, **numbers: int | None) -> dict[str, int | None]:
+        """What a pass over these published; `evaluated` is what it ran for."""
+        self.evaluated = []
+        return dict(run(self.graph, {self.numbers: numbers}).published.get("doubles", {}))
+
+
+def test_what_nothing_comes_of_is_not_evaluated() -> None:
+    sparing = Sparing()
+    assert sparing.run(one=1, two=2, three=3) == {"two": 4}
+    assert sparing.evaluated == ["two"]
+
+
+def test_an_item_that_something_comes_of_now_is_evaluated() -> None:
+    sparing = Sparing()
+    sparing.run(one=1)
+    assert sparing.run(one=4) == {"one": 8}
+
+
+@pytest.mark.parametrize("now", [3, None])
+def test_what_came_of_an_item_goes_when_nothing_does_any_more(now: int | None) -> None:
+    sparing = Sparing()
+    sparing.run(two=2)
+    assert sparing.run(two=now) == {"two": None}
+    assert snapshot(sparing.graph)["values"][sparing.doubles.number] == {}
+
+
+def test_an_item_of_which_nothing_came_goes_without_being_evaluated() -> None:
+    sparing = Sparing()
+    sparing.run(one=1)
+    assert (sparing.run(one=None), sparing.evaluated) == ({}, [])
+
+
+def test_who_asks_why_nothing_came_of_an_item_is_told() -> None:
+    sparing = Sparing()
+    sparing.run(one=1)
+    found = sparing.graph.why(sparing.doubles, "one")
+    assert found is not None
+    assert found.withheld == (Withheld("Odd", "1"),)

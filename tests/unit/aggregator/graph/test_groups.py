@@ -293,3 +293,57 @@ def test_nothing_is_kept_of_members_that_have_gone(matches: Matches, numbers: Nu
     run(numbers.graph, {numbers.source: {1: ("xy", 3)}})
     run(numbers.graph, {numbers.source: {1: None}})
     assert snapshot(numbers.graph) == snapshot(Numbers().graph)
+
+
+# -- unless -----------------------------------------------------------------------------------------------------------
+
+
+class Sparing:
+    """Even numbers by their tens, and how many there are of each."""
+
+    def __init__(self) -> None:
+        self.graph = Graph()
+        self.numbers: Source[str, int] = self.graph.source("numbers")
+        self.asked: list[str] = []
+        self.index = self.graph.index("tens", self.numbers, self._tens, unless=self._odd)
+        self.fold = self.graph.fold("counts", self.numbers, self._counts, unless=self._odd)
+        self.graph.publish("counts", self.fold)
+
+    def _odd(self, _key: str, number: int) -> bool:
+        return number % 2 > 0
+
+    def _tens(self, key: str, number: int) -> list[int]:
+        self.asked.append(key)
+        return [number // 10]
+
+    def _counts(self, _key: str, number: int) -> list[tuple[int, str, int]]:
+        return [(number // 10, "all", 1)]
+
+    def run(self, **numbers: int | None) -> tuple[dict[int, list[str]], dict[int, int]]:
+        """The members of each group, and the counts, after a pass over these."""
+        run(self.graph, {self.numbers: numbers})
+        groups = {ten: sorted(members) for ten, members in self.graph.values(self.index).items()}
+        return groups, {ten: sums["all"] for ten, sums in self.graph.values(self.fold).items()}
+
+
+def test_an_index_and_a_fold_are_without_those_they_are_not_asked_of() -> None:
+    sparing = Sparing()
+    assert sparing.run(one=1, two=2, twelve=12) == ({0: ["two"], 1: ["twelve"]}, {0: 1, 1: 1})
+    assert set(sparing.asked) == {"two", "twelve"}
+
+
+@pytest.mark.parametrize("last", [3, 4, 14, None])
+@pytest.mark.parametrize("then", [1, 2, 12, None])
+@pytest.mark.parametrize("first", [1, 2, 12, None])
+def test_it_makes_no_difference_what_an_item_was_before(first: int | None, then: int | None, last: int | None) -> None:
+    sparing = Sparing()
+    for number in (first, then):
+        sparing.run(other=8, one=number)
+    assert sparing.run(one=last) == Sparing().run(other=8, one=last)
+
+
+def test_what_stands_on_an_item_that_is_left_out_is_nothing() -> None:
+    sparing = Sparing()
+    sparing.run(one=1, two=2)
+    assert sparing.graph.reached(sparing.numbers, "one") == {}
+    assert sparing.graph.reached(sparing.numbers, "two") == {"counts": {0}}
