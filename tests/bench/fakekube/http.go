@@ -201,9 +201,7 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request, f form, query ur
 		case <-changed:
 		case <-broken:
 		case <-progress.C:
-			c.mu.Lock()
-			version = max(version, c.version)
-			c.mu.Unlock()
+			version = c.progress(t, version)
 			say(f.bookmark(version, false))
 			flush()
 		case <-end.C:

@@ -224,6 +224,17 @@ func (c *cluster) since(t *table, version uint64) ([]event, <-chan struct{}, boo
 	return t.events[first:len(t.events):len(t.events)], t.changed, true
 }
 
+// progress returns how far a watch is that has told everything up to a version: no further than that while there is more
+// to tell, which a client that goes on from the bookmark would never hear.
+func (c *cluster) progress(t *table, version uint64) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if last := len(t.events) - 1; last >= 0 && t.events[last].version > version {
+		return version
+	}
+	return c.version
+}
+
 // get returns an object, or nil.
 func (c *cluster) get(t *table, k key) *object {
 	c.mu.Lock()
