@@ -67,6 +67,7 @@ type process struct {
 	clusters    map[string]*cluster
 	ports       map[string]string
 	servers     map[string]*http.Server
+	listeners   map[string]net.Listener
 	staged      []staged
 	out         *json.Encoder
 }
@@ -80,7 +81,7 @@ func main() {
 	}
 	p := &process{
 		certificate: certificate, protobuf: *protobuf, clusters: map[string]*cluster{}, ports: map[string]string{},
-		servers: map[string]*http.Server{}, out: json.NewEncoder(os.Stdout),
+		servers: map[string]*http.Server{}, listeners: map[string]net.Listener{}, out: json.NewEncoder(os.Stdout),
 	}
 	p.tell(map[string]string{"ca": string(ca)})
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)
@@ -118,12 +119,12 @@ func (p *process) obey(line []byte) {
 		p.staged = append(p.staged, p.read(what, rest))
 	case "down":
 		if word[1] == "on" {
-			_ = p.servers[word[0]].Close()
+			p.stop(word[0])
 		} else {
 			p.serve(word[0])
 		}
 	case "cut":
-		_ = p.servers[word[0]].Close()
+		p.stop(word[0])
 		p.serve(word[0])
 	case "deny":
 		p.clusters[word[0]].deny(word[1], word[2] == "on")
@@ -192,6 +193,13 @@ func (p *process) begin(name string) int {
 	return p.serve(name)
 }
 
+// stop ends a server and all its connections. Its listener is closed here, since a server that has not come to serve it
+// does not know it yet, and its port would stay taken.
+func (p *process) stop(name string) {
+	_ = p.servers[name].Close()
+	_ = p.listeners[name].Close()
+}
+
 // serve listens on the port of a server. It is none of those that the system gives to connections by itself: one of them
 // could take it while the server is down.
 func (p *process) serve(name string) int {
@@ -210,7 +218,7 @@ func (p *process) serve(name string) int {
 		Handler: p.clusters[name], ErrorLog: log.New(io.Discard, "", 0),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{p.certificate}},
 	}
-	p.servers[name] = server
+	p.servers[name], p.listeners[name] = server, listener
 	go func() { _ = server.ServeTLS(listener, "", "") }()
 	return port
 }
