@@ -51,12 +51,10 @@ class Collection(Generic[K, V]):
     def __repr__(self) -> str:
         return f"<{self.kind} {self.name!r}>"
 
-    def concerns(self, key: Any, old: Any, new: Any) -> bool:
-        """Whether something came of an item as it was, or comes of it as it is (MISSING: not at all)."""
+    def counted(self, key: Any, value: Any) -> Any:
+        """The value of an item that something may come of, else MISSING."""
         unless = self.unless
-        if unless is None:
-            return True
-        return (old is not MISSING and not unless(key, old)) or (new is not MISSING and not unless(key, new))
+        return MISSING if value is not MISSING and unless is not None and unless(key, value) else value
 
 
 class Source(Collection[K, V]):

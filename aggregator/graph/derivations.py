@@ -158,10 +158,9 @@ def _record(engine: Engine, number: int, item: Hashable, reads: Reads) -> None:
     else:
         reader = (number, reads)
         for where, key in reads:
-            if where == CLOCK and key not in state.readers[CLOCK]:
-                engine.join(state.readers[CLOCK], key, reader)
+            first = key not in state.readers[where]
+            engine.join(state.readers[where], key, reader)
+            if first and where == CLOCK:
                 engine.wait_for(key)  # type: ignore[arg-type]  # keys of the clock are moments
-            else:
-                engine.join(state.readers[where], key, reader)
     engine.join(records, reads, item)
     reads_of[item] = reads

@@ -203,8 +203,12 @@ class Engine:
         changed, collection = self.changed[source], self.collections[derivation]
         if collection.unless is None:
             return changed
-        values = self.state.values[source]
-        return [key for key, old in changed.items() if collection.concerns(key, old, values.get(key, MISSING))]
+        values, counted = self.state.values[source], collection.counted
+        return [
+            key
+            for key, old in changed.items()
+            if counted(key, old) is not MISSING or counted(key, values.get(key, MISSING)) is not MISSING
+        ]
 
     def _wake(self, number: int) -> None:
         """A collection has something to do in this pass; those that have not stay untouched, however many they are."""

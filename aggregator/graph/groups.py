@@ -106,7 +106,7 @@ def _match(engine: Engine, pair: Collection[Any, Any], one: Hashable, ours: Any,
 
 def contributions(collection: Collection[Any, Any], key: Hashable, value: Any) -> tuple[Any, ...]:
     """What one item brings to an index (groups) or a fold (group, tag, amount): nothing if MISSING or if it fails."""
-    if value is MISSING or (collection.unless is not None and collection.unless(key, value)):
+    if collection.counted(key, value) is MISSING:
         return ()
     try:
         return tuple(collection.function(key, value))
@@ -122,20 +122,19 @@ def _changes(
     """Changed members: key, value now, what they brought before and bring now. A function that raises is reported."""
     by, unless = collection.function, collection.unless
     for key, old, new in _merged(engine, collection.of) if len(collection.of) > 1 else _single(engine, *collection.of):
+        if unless is not None:
+            old, new = collection.counted(key, old), collection.counted(key, new)
+            if old is MISSING and new is MISSING:
+                continue
         before: tuple[Any, ...] = ()
         after: tuple[Any, ...] = ()
-        counted, counts = old is not MISSING, new is not MISSING
-        if unless is not None:
-            counted, counts = counted and not unless(key, old), counts and not unless(key, new)
-            if not (counted or counts):
-                continue
         try:
-            if counted:
+            if old is not MISSING:
                 before = tuple(by(key, old))
         except Exception:  # noqa: BLE001, S110 - it was reported when it was new
             pass
         try:
-            if counts:
+            if new is not MISSING:
                 after = tuple(by(key, new))
         except GraphError:
             raise

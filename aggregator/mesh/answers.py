@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from aggregator.graph import At, Graph, Outcome, Source, Withheld
-from aggregator.mesh.home import Home
+from aggregator.mesh.home import Home, cluster_key
 from watchers.facts.cluster import Cluster
 from watchers.facts.keys import ObjectKey
 
@@ -50,13 +50,13 @@ def declare(graph: Graph, home: Home, clusters: Source[ObjectKey, Cluster]) -> A
     )
 
     def of_home(at: At) -> bool:
-        return at.get(answers, home.cluster_key(home.cluster)) is True
+        return at.get(answers, cluster_key(home.cluster)) is True
 
     def of_all(at: At) -> bool:
         return of_home(at) and at.get(some_silent, _SILENT) is None
 
     def unread(at: At, cluster: str) -> bool:
-        return at.get(contentless, home.cluster_key(cluster)) is True
+        return at.get(contentless, cluster_key(cluster)) is True
 
     def some_unread(at: At) -> bool:
         return at.get(some_contentless, _SILENT) is not None

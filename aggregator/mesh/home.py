@@ -63,10 +63,6 @@ class Home(msgspec.Struct, frozen=True):
         """Key of a Namespace fact."""
         return _key("Namespace", cluster, namespace)
 
-    def cluster_key(self, cluster: str) -> ObjectKey:
-        """Key of a Cluster fact."""
-        return cluster_key(cluster)
-
     def serves(self, revision: str) -> bool:
         """Whether an object of Istio's own kinds counts whose label istio.io/rev has this value, "" if it has none."""
         return revision in ("", self.revision)

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import msgspec
 
 from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
-from aggregator.mesh.home import Home, matches
+from aggregator.mesh.home import Home, cluster_key, matches
 from watchers.facts.cluster import Answered, Cluster
 from watchers.facts.core import Namespace
 from watchers.facts.keys import ObjectKey
@@ -93,7 +93,7 @@ def declare(
         answered = at.get(answers, (cluster, "Answered", "", cluster))
         if answered is not None and kind in answered.kinds:
             return True
-        whole = at.get(clusters, home.cluster_key(cluster))
+        whole = at.get(clusters, cluster_key(cluster))
         return whole is not None and whole.state in ("synced", "stale")
 
     def of_cluster(at: At, key: ObjectKey, _cluster: Cluster) -> Iterable[tuple[tuple[str], Outcome[Selected]]]:

@@ -16,7 +16,7 @@ import msgspec
 
 from aggregator.findings import Finding
 from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
-from aggregator.mesh.home import Home
+from aggregator.mesh.home import Home, cluster_key
 from watchers.facts.cluster import Cluster
 from watchers.facts.keys import ObjectKey
 
@@ -68,7 +68,7 @@ def declare(graph: Graph, home: Home, clusters: Source[ObjectKey, Cluster]) -> S
     past_limit = graph.derive("clusters past their limit", clusters, past)
 
     def standing(at: At, cluster: str) -> Standing:
-        found = at.get(past_limit, home.cluster_key(cluster))
+        found = at.get(past_limit, cluster_key(cluster))
         return "full" if found is None else found.standing
 
     return Standings(standing, past_limit)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from aggregator.graph import At, Graph, Outcome, Source, Withheld
-from aggregator.mesh.home import Home
+from aggregator.mesh.home import Home, cluster_key
 from watchers.facts.cluster import Cluster
 from watchers.facts.keys import ObjectKey
 
@@ -39,7 +39,7 @@ def declare(graph: Graph, home: Home, clusters: Source[ObjectKey, Cluster]) -> T
     together = graph.index("all trust domains", named, lambda _, __: (_ALL,))
 
     def of(at: At, cluster: str) -> str:
-        return at.get(named, home.cluster_key(cluster)) or ""
+        return at.get(named, cluster_key(cluster)) or ""
 
     def others(at: At) -> tuple[str, ...]:
         return tuple(sorted(set(at.group(together, _ALL).values())))

@@ -83,36 +83,6 @@ class Workload(msgspec.Struct, frozen=True, gc=False):
     weight: int = 1
 
     @property
-    def cluster(self) -> str:
-        """See `Traits`."""
-        return self.traits.cluster
-
-    @property
-    def namespace(self) -> str:
-        """See `Traits`."""
-        return self.traits.namespace
-
-    @property
-    def network(self) -> str:
-        """See `Traits`."""
-        return self.traits.network
-
-    @property
-    def at_home(self) -> bool:
-        """See `Traits`."""
-        return self.traits.at_home
-
-    @property
-    def labels(self) -> Labels:
-        """See `Traits`."""
-        return self.traits.labels
-
-    @property
-    def waypoint(self) -> Waypoint | None:
-        """See `Traits`."""
-        return self.traits.waypoint
-
-    @property
     def canonical_name(self) -> str:
         """The canonical service name that its labels give, else the name of the workload it belongs to."""
         return self.traits.canonical_name or self.workload_name

@@ -74,7 +74,7 @@ def declare(
     by_service = graph.fold("workloads by network and service", found, contributions)
 
     def services_of(_key: WorkloadKey, workload: Workload) -> Iterable[ServiceInNetwork]:
-        return [(workload.network, service) for service, _ in workload.services]
+        return [(workload.traits.network, service) for service, _ in workload.services]
 
     def far(_key: WorkloadKey, workload: Workload) -> bool:
         traits = workload.traits

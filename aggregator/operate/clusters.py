@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
+from aggregator.mesh.home import cluster_key
 from aggregator.mesh.services import Declared
 from aggregator.mesh.workload import Workload
 from aggregator.operate.cluster_list import Cluster, ClusterList, Kind
@@ -81,7 +82,7 @@ class ClusterQuestions:
         return [
             _described(
                 status,
-                network=networks.get((status.cluster, "Cluster", "", status.cluster), ""),
+                network=networks.get(cluster_key(status.cluster), ""),
                 services=services[status.cluster],
                 endpoints=endpoints[status.cluster],
                 replica=self._replica,
@@ -107,7 +108,7 @@ def _declaring(service: Declared) -> str:
 
 
 def _serving(workload: Workload) -> str:
-    return workload.cluster if workload.healthy and workload.services else ""
+    return workload.traits.cluster if workload.healthy and workload.services else ""
 
 
 async def _counted(values: Sequence[T], cluster: Callable[[T], str]) -> Counter[str]:

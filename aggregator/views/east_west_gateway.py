@@ -244,7 +244,7 @@ def _tunnel_port(at: At, home: Home, gateways: Source[ObjectKey, Gateway], name:
 
 def _takes_tunnels(port: ExposedPort, workload: Workload) -> bool:
     """Whether tunnels end at a workload: at its node's proxy, or at itself as waypoints do without saying so."""
-    is_waypoint = port.service.is_waypoint or label(workload.labels, MANAGED_LABEL) == MANAGED_WAYPOINT
+    is_waypoint = port.service.is_waypoint or label(workload.traits.labels, MANAGED_LABEL) == MANAGED_WAYPOINT
     return bool(workload.tunnel) or is_waypoint
 
 
@@ -254,7 +254,7 @@ def _waypoints(form: Form, port: ExposedPort) -> Iterable[Behind]:
 
 
 def _locality(at: At, nodes: Source[ObjectKey, Node], workload: Workload) -> tuple[str, str, str]:
-    node = at.get(nodes, (workload.cluster, "Node", "", workload.node)) if workload.node else None
+    node = at.get(nodes, (workload.traits.cluster, "Node", "", workload.node)) if workload.node else None
     return (node.region, node.zone, node.subzone) if node is not None else ("", "", "")
 
 

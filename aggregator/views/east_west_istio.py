@@ -174,8 +174,9 @@ def service_cluster(port: ExposedPort) -> Cluster:
 
 def endpoint(_port: ExposedPort, workload: Workload, target: int) -> TunnelEndpoint:
     """An endpoint: the pod's port. The cluster replaces it by the one where tunnels to the pod end."""
-    revision = "" if workload.traits.canonical_revision == "latest" else workload.traits.canonical_revision
-    who = (workload.workload_name, workload.namespace, workload.canonical_name, revision, workload.cluster)
+    traits = workload.traits
+    revision = "" if traits.canonical_revision == "latest" else traits.canonical_revision
+    who = (workload.workload_name, traits.namespace, workload.canonical_name, revision, traits.cluster)
     return TunnelEndpoint(FORWARD_INNER_CONNECT, socket_text(workload.addresses[0], target), workload=";".join(who))
 
 

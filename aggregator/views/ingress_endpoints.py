@@ -178,8 +178,9 @@ def _endpoint(_backend: str, target: Target, _key: WorkloadKey, workload: Worklo
     own = socket_text(address, port)
     if not workload.tunnel and not target.behind:
         return Endpoint(_HOME, 1, encode_endpoint(SocketEndpoint(address, port)))
-    trust_domain = workload.traits.trust_domain or target.trust_domain
-    identity = spiffe_id(trust_domain, workload.namespace, workload.service_account or "default")
+    traits = workload.traits
+    account = workload.service_account or "default"
+    identity = spiffe_id(traits.trust_domain or target.trust_domain, traits.namespace, account)
     tunnel = TunnelEndpoint(
         CONNECT_ORIGINATE,
         target.behind or own,

@@ -115,44 +115,44 @@ def declare(
     localities = graph.derive("localities of nodes", model.nodes, locality)
 
     def of_workload(at: At, key: WorkloadKey, one: Workload) -> tuple[tuple[str, Outcome[Resource]]]:
-        name = uid(key)
-        if not one.at_home:
-            return ((name, Withheld("InRemoteNetwork", one.network)),)
+        name, traits = uid(key), one.traits
+        if not traits.at_home:
+            return ((name, Withheld("InRemoteNetwork", traits.network)),)
         message = workload.Workload(
             uid=name,
             name=one.name,
-            namespace=one.namespace,
+            namespace=traits.namespace,
             addresses=tuple([packed for address in one.addresses if (packed := pack(address)) is not None]),
-            network=one.network,
+            network=traits.network,
             tunnel_protocol=_HBONE if one.tunnel else _NO_TUNNEL,
-            trust_domain=trust_domain(at, one.traits.trust_domain),
+            trust_domain=trust_domain(at, traits.trust_domain),
             service_account=one.service_account,
             node=one.node,
             canonical_name=one.canonical_name,
-            canonical_revision=one.traits.canonical_revision,
+            canonical_revision=traits.canonical_revision,
             workload_type=_DEPLOYMENT if one.kind == "EndpointSlice" else _POD,
             workload_name=one.workload_name,
-            native_tunnel=one.traits.native_tunnel,
+            native_tunnel=traits.native_tunnel,
             services=_services(one.services),
             status=_HEALTHY if one.healthy else _UNHEALTHY,
-            cluster_id=one.cluster,
+            cluster_id=traits.cluster,
             locality=addressing.Locality(*one.locality)
             if one.locality
-            else at.get(localities, (one.cluster, "Node", "", one.node))
+            else at.get(localities, (traits.cluster, "Node", "", one.node))
             if one.node
             else None,
             network_mode=_HOST_NETWORK if one.host_network else _OWN_ADDRESS,
-            authorization_policies=model.policies_of(at, one.cluster, one.namespace, one.labels)
+            authorization_policies=model.policies_of(at, traits.cluster, traits.namespace, traits.labels)
             if one.kind != "EndpointSlice"
             else (),
             hostname=one.hostname,
             capacity=one.weight if one.weight > 1 else None,
-            waypoint=_waypoint(one.waypoint) if one.waypoint else None,
+            waypoint=_waypoint(traits.waypoint) if traits.waypoint else None,
             application_tunnel=None
-            if one.kind != "Pod" or one.traits.proxied < 0
-            else workload.ApplicationTunnel(workload.ApplicationTunnelProtocol.PROXY, one.traits.proxied),
+            if one.kind != "Pod" or traits.proxied < 0
+            else workload.ApplicationTunnel(workload.ApplicationTunnelProtocol.PROXY, traits.proxied),
         )
-        ties = _joins(one.services, _PLAIN_WORKLOAD if one.healthy and not one.waypoint else _DEPENDENT_WORKLOAD)
+        ties = _joins(one.services, _PLAIN_WORKLOAD if one.healthy and not traits.waypoint else _DEPENDENT_WORKLOAD)
         return ((name, wrap(ADDRESS_TYPE, name, workload.encode_workload(message), ties=ties)),)
 
     def of_gateway(at: At, way: Way, gateway: NetworkGateway) -> Iterable[tuple[str, Outcome[Resource]]]:
@@ -226,7 +226,7 @@ def declare(
     )
     messages: list[Collection[str, Resource]] = [
         *(
-            graph.expand(f"messages of {one.name}", one, of_workload, unless=lambda _, workload: not workload.at_home)
+            graph.expand(f"messages of {one.name}", one, of_workload, unless=lambda _, one: not one.traits.at_home)
             for one in model.workloads.collections
         ),
         graph.expand("messages of gateways", networks.gateways, of_gateway),

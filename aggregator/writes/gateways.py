@@ -13,7 +13,7 @@ import msgspec
 
 from aggregator.graph import At, Collection, Graph, Index, Outcome, Source, Withheld
 from aggregator.mesh.addresses import pack
-from aggregator.mesh.home import Home
+from aggregator.mesh.home import Home, cluster_key
 from aggregator.mesh.networks import NETWORK_LABEL, ROLES, UNANSWERED, Networks, controller_of
 from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.writes import conditions as made
@@ -57,7 +57,7 @@ def declare(
     def of_gateway(at: At, key: ObjectKey, gateway: Gateway) -> Outcome[GatewayStatus]:
         if key[0] != home.cluster:
             return Withheld("NotOfHome", key[0])
-        if not at.get(known, home.cluster_key(home.cluster)):
+        if not at.get(known, cluster_key(home.cluster)):
             return Withheld("HomeNotSynced")
         controller = controller_of(at, home, sources.classes, gateway.class_name)
         if not is_ours(controller):
@@ -120,7 +120,7 @@ def declare(
     def of_class(at: At, key: ObjectKey, one: GatewayClass) -> Outcome[ConditionsStatus]:
         if key[0] != home.cluster:
             return Withheld("NotOfHome", key[0])
-        if not at.get(known, home.cluster_key(home.cluster)):
+        if not at.get(known, cluster_key(home.cluster)):
             return Withheld("HomeNotSynced")
         if not is_ours(one.controller):
             return ConditionsStatus() if one.told else Withheld("OfOtherController", one.controller)

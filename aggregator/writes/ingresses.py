@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
-from aggregator.mesh.home import Home
+from aggregator.mesh.home import Home, cluster_key
 from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.traffic.ingress_classes import Judge
 from watchers.facts.cluster import Cluster
@@ -61,7 +61,7 @@ def declare(
     def told(at: At, key: ObjectKey, ingress: Ingress) -> Outcome[IngressStatus]:
         if key[0] != home.cluster:
             return Withheld("NotOfHome", key[0])
-        front = at.get(fronts, home.cluster_key(home.cluster))
+        front = at.get(fronts, cluster_key(home.cluster))
         if front is None:
             return Withheld("HomeNotSynced")
         if not front.named:

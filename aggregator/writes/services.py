@@ -2,7 +2,8 @@
 
 Two conditions are our own, on home's global Services. `isthmus.dev/Global` tells whether other clusters share the
 service: not which ones, or every cluster that joins would have every Service of home written, and not how many
-endpoints they have. In X
+endpoints they have. In `isthmus.dev/ClustersAgree` it shows where their Services contradict each other. The one about
+waypoints is Istio's, and is written only in Istio's place (--istio-classes).
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ def test_what_is_told_of_another_network_adds_up_to_what_is_ready_there(happened
         there: dict[str, list[tuple[int, bool]]] = {}
         for collection in world.pipeline.workloads.collections:
             for one in world.graph.values(collection).values():
-                if not one.at_home and key in dict(one.services) and one.network in ways:
-                    there.setdefault(one.network, []).append((one.weight, one.healthy))
+                if not one.traits.at_home and key in dict(one.services) and one.traits.network in ways:
+                    there.setdefault(one.traits.network, []).append((one.weight, one.healthy))
         for network, weights in there.items() if service.is_global else ():
             ready = sum(weight for weight, healthy in weights if healthy)
             if ready or service.allow_unready:

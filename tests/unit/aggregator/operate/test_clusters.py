@@ -32,6 +32,7 @@ class Item:
 
     def __init__(self, cluster: str, *, healthy: bool = True, serves: bool = True, kind: str = "Service") -> None:
         self.cluster = cluster
+        self.traits = self
         self.kind = kind
         self.healthy = healthy
         self.services = ("some",) if serves else ()
