@@ -137,7 +137,9 @@ async def test_a_waypoint_without_ready_pods_is_not_passed_over(mesh: Mesh, clie
 async def test_the_log_shows_the_way_through_the_waypoint(mesh: Mesh, client: Client) -> None:
     use_waypoint(mesh)
     await reached(mesh, client, WAYPOINT)
-    passed = await mesh.east_west.logged(lambda line: line["listener"] == "to_waypoint")
+    passed = await mesh.east_west.logged(
+        lambda line: (line["listener"], line["event"]) == ("to_waypoint", "TcpUpstreamConnected")
+    )
     assert passed["authority"] == "waypoint.shop.svc.cluster.local:15008"
     assert passed["upstream"].startswith(f"envoy://forward_inner_connect/{mesh.stage.east.prefix}.1.20:15008")
 
