@@ -51,7 +51,9 @@ class HomeReviewer:
         account = await self._reviews.review(token)
         if account is None:
             return None
-        return Identity(self._trust_domain, account.namespace, account.name, account.pod, account.node)
+        return Identity(
+            self._trust_domain, account.namespace, account.name, account.pod, account.node, account.pod_uid
+        )
 
 
 class NoTokens:

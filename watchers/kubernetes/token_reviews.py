@@ -36,16 +36,20 @@ _PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 _USER = "system:serviceaccount:"
 _GROUP = "system:serviceaccounts"
 _POD = "authentication.kubernetes.io/pod-name"
+_POD_UID = "authentication.kubernetes.io/pod-uid"
 _NODE = "authentication.kubernetes.io/node-name"
 
 
 class Account(msgspec.Struct, frozen=True):
-    """The owner of a token: a service account, and the pod and node the token is bound to, "" where it does not say."""
+    """The owner of a token: a service account, and the pod (name, uid) and node the token is bound to, "" where it does
+    not say.
+    """
 
     namespace: str
     name: str
     pod: str = ""
     node: str = ""
+    pod_uid: str = ""
 
 
 class Undecided(Exception):
@@ -163,7 +167,9 @@ class TokenReviews:
         if not user.username.startswith(_USER) or _GROUP not in (user.groups or ()) or not namespace or not name:
             return None
         extra = user.extra or {}
-        return Account(namespace, name, _first(extra.get(_POD)), _first(extra.get(_NODE)))
+        return Account(
+            namespace, name, _first(extra.get(_POD)), _first(extra.get(_NODE)), _first(extra.get(_POD_UID))
+        )
 
 
 def _first(values: list[str] | None) -> str:

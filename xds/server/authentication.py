@@ -35,8 +35,8 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
     """A Kubernetes service account of one trust domain, as Istio's meshes name it:
     `spiffe://<trust domain>/ns/<namespace>/sa/<service account>`.
 
-    `pod` and `node` say where the token is bound to, "" when the reviewer could not tell. They are part of what was
-    proven, not of the SPIFFE id.
+    `pod`, `pod_uid` and `node` say what the token is bound to, "" when the reviewer could not tell. They are part of
+    what was proven, not of the SPIFFE id.
     """
 
     trust_domain: str
@@ -44,6 +44,7 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
     service_account: str
     pod: str = ""
     node: str = ""
+    pod_uid: str = ""
 
     def __str__(self) -> str:
         return f"spiffe://{self.trust_domain}/ns/{self.namespace}/sa/{self.service_account}"
