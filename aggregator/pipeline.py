@@ -161,7 +161,7 @@ class Pipeline:
         )
         split = split_horizon.declare(graph, home, network, merged, workload)
         exposed = exposure.declare(graph, home, merged.services)
-        accounts = admissions.declare(graph, home, counts, network.of_cluster, pods, node_proxies)
+        admitted = admissions.declare(graph, home, counts, network.of_cluster, pods, node_proxies)
         enforced = authorization_policies.declare(graph, home, mesh, counts, policies)
         modes = peer_authentication.declare(graph, home, mesh, counts, authentications)
         policies_of = policy_references.declare(graph, mesh, workload.label_sets, enforced, modes)
@@ -223,7 +223,7 @@ class Pipeline:
 
         graph.publish(RESOURCES, *told)
         graph.publish(SETTLED, settled)
-        graph.publish(ADMISSIONS, accounts)
+        graph.publish(ADMISSIONS, admitted.accounts, admitted.pods)
         graph.publish(
             WRITES,
             of_ingresses,

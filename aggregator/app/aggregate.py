@@ -23,7 +23,7 @@ from aggregator.graph import Pass as Result
 from aggregator.mesh.selection import Selected
 from aggregator.mesh.standing import PastLimit
 from aggregator.pipeline import ADMISSIONS, HOSTNAMES, PAST_LIMIT, RESOURCES, SELECTIONS, SETTLED, WRITES, Pipeline
-from aggregator.security.admissions import Account
+from aggregator.security.admissions import Account, ProxyPod
 from aggregator.views.rejections import Rejection
 from aggregator.views.view import Completeness, View, joining_again
 from watchers.facts import Fact
@@ -57,7 +57,7 @@ class Tables(msgspec.Struct, frozen=True):
     rejections: Table[tuple[str, str], Rejection]
     resources: Table[tuple[str, str], Resource]
     settled: Table[tuple[str], Completeness]
-    admissions: Table[tuple[str, str, str], Account]
+    admissions: Table[tuple[str, str, str], Account | ProxyPod]
     findings: Table[ObjectKey, tuple[Finding, ...]]
     selections: Table[tuple[str], Selected]
     hostnames: Table[tuple[str], tuple[ObjectKey, ...]]

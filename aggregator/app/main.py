@@ -13,13 +13,13 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aggregator import __version__
 from aggregator.admin.clusters import add_cluster_pages
 from aggregator.admin.pages import Pages, admin_app, health_app
 from aggregator.admin.server import HttpListener
+from aggregator.app import authority as authorities
 from aggregator.app import memory, traces
 from aggregator.app.address_books import SharedBook
 from aggregator.app.aggregate import Aggregator, Tables
@@ -44,11 +44,10 @@ from watchers.lookups.dns import Lookups, Resolve
 from watchers.metrics import LookupMetrics
 from xds.server.access import Access
 from xds.server.authentication import Authenticator
-from xds.server.certificate_authority import CertificateAuthority, CertificateAuthorityError
-from xds.server.certificate_files import load_authority
 from xds.server.certificate_service import CertificateService
 from xds.server.listener import Address, Listener, ListenError, ListenerSettings, Ports
 from xds.server.proxies import Proxy
+from xds.server.rechecks import Rechecks
 from xds.server.streams import Streams
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ class ControlPlane:
         )
         self.writing = self._read_writing(now)
         self.loop_watch = LoopWatch()
-        self.authority = _authority(settings)
+        self.authority = authorities.read_authority(settings)
         interest = Interest(self.tables)
         # Home's ztunnels are always served, so what they are told is always at hand.
         interest.keep(*ztunnel.VIEWS)
@@ -129,14 +128,18 @@ class ControlPlane:
         self._around = Surroundings(self.tables, interest, self.authority, lifetime, home, addresses)
         access = Access(TableAdmissions(self.tables, self.aggregator.complete))
         rejections = Rejections(self.pipeline, self.tables, self.records)
-        self.streams = Streams(access, self._views_for, rejections)
-        self._plaintext = _address(settings.xds_plaintext) if settings.xds_plaintext else None
+        rechecks = Rechecks(every=settings.recheck_tokens)
+        self.streams = Streams(access, self._views_for, rejections, rechecks=rechecks)
+        plaintext = _address(settings.xds_plaintext) if settings.xds_plaintext else None
+        mtls = _address(settings.xds_mtls) if settings.xds_mtls else None
+        self._addresses = {"xds": _address(settings.xds), "xds_mtls": mtls, "xds_plaintext": plaintext}
         self.listener = Listener(
-            ListenerSettings(tls=_address(settings.xds), names=settings.xds_names, plaintext=self._plaintext),
+            ListenerSettings(tls=_address(settings.xds), mtls=mtls, plaintext=plaintext),
             streams=self.streams,
             authenticator=Authenticator(reviewer(settings, self.clusters.home_session, now)),
-            authority=self.authority,
-            certificates=CertificateService(self.authority, access),
+            certificate=authorities.server_certificate(settings, self.authority),
+            roots=lambda: self.authority.root_certificates,
+            certificates=CertificateService(self.authority, access) if settings.issue_certificates else None,
             ready=lambda: self.readiness().ready,
         )
         self.ports: Ports | None = None
@@ -236,16 +239,16 @@ class ControlPlane:
         try:
             self.ports = await self.listener.start()
         except ListenError as error:
-            name = "xds_plaintext" if error.address == self._plaintext else "xds"
+            name = next(name for name, address in self._addresses.items() if address == error.address)
             problem = f"cannot listen on {error.address}: {error.problem}"
             raise SettingsError(self.settings.origin(name), problem, error.cure) from None
-        if self.settings.root_cert_out is not None:
-            _write_root(self.settings, self.settings.root_cert_out, self.authority.root_certificates)
+        authorities.write_roots(self.settings, self.authority)
         self._log_listeners(self.ports)
 
     def _start(self, tasks: asyncio.TaskGroup) -> None:
         self.clusters.watch(tasks)
         tasks.create_task(self.aggregator.run(), name="aggregate")
+        tasks.create_task(authorities.follow(self.settings, self.authority), name="follow the authority")
         tasks.create_task(self.loop_watch.run(), name="watch the loop")
         if self.writing is not None:
             self.writing.start(tasks)
@@ -261,10 +264,13 @@ class ControlPlane:
 
     def _log_listeners(self, ports: Ports) -> None:
         settings = self.settings
-        log.info("listening", extra={"object_name": "xds", "host": settings.xds.host, "port": ports.tls})
-        if settings.xds_plaintext is not None:
-            extra = {"object_name": "xds plaintext", "host": settings.xds_plaintext.host, "port": ports.plaintext}
-            log.info("listening", extra=extra)
+        for name, given, port in (
+            ("xds", settings.xds, ports.tls),
+            ("xds mtls", settings.xds_mtls, ports.mtls),
+            ("xds plaintext", settings.xds_plaintext, ports.plaintext),
+        ):
+            if given is not None:
+                log.info("listening", extra={"object_name": name, "host": given.host, "port": port})
         for name, listener in (("health", self.health), ("admin", self.admin)):
             log.info("listening", extra={"object_name": name, "host": listener.host, "port": listener.port})
 
@@ -279,33 +285,9 @@ class ControlPlane:
         return f"ready in {seconds:.2f} s: {counts}"
 
 
-def _authority(settings: Settings) -> CertificateAuthority:
-    if settings.cacerts is not None:
-        try:
-            return load_authority(settings.cacerts)
-        except CertificateAuthorityError as error:
-            raise CertificateAuthorityError(f"{settings.origin('cacerts')}: {error}") from None
-    log.warning(
-        "signing with a root of its own",
-        extra={"cause": "--cacerts is off", "effect": "certificates are worth nothing after a restart"},
-    )
-    return CertificateAuthority.self_signed(settings.trust_domain)
-
-
 def _object(given: ObjectName | None) -> tuple[str, str] | None:
     return (given.namespace, given.name) if given is not None else None
 
 
 def _address(given: SettingsAddress) -> Address:
     return Address(given.host, given.port)
-
-
-def _write_root(settings: Settings, path: Path, root: str) -> None:
-    """Whole or not at all, since proxies may be reading it. Raises SettingsError."""
-    staged = path.with_name(f".{path.name}.new")
-    try:
-        staged.write_text(root)
-        staged.replace(path)
-    except OSError as error:
-        problem = f"{path} cannot be written: {error.strerror or error}"
-        raise SettingsError(settings.origin("root_cert_out"), problem, "check path and permissions") from None

@@ -112,6 +112,11 @@ def address(text: str) -> Address:
     return Address(host, int(port))
 
 
+def address_or_off(text: str) -> Address | None:
+    """An address, or `off`."""
+    return None if text == "off" else address(text)
+
+
 def loopback_address(text: str) -> Address:
     """An address only this machine can reach."""
     parsed = address(text)

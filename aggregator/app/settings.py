@@ -358,10 +358,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             value="IP:PORT",
         ),
     ] = Address("0.0.0.0", 15012)  # noqa: S104 - proxies of other nodes connect here
+    xds_mtls: Annotated[
+        Address | None,
+        Setting(
+            help="Where proxies connect over TLS with a client certificate of the mesh instead of a token. `off`: "
+            "nowhere.",
+            parse=values.address_or_off,
+            value="IP:PORT|off",
+        ),
+    ] = Address("0.0.0.0", 15013)  # noqa: S104 - proxies of other nodes connect here
     xds_names: Annotated[
         tuple[str, ...],
         Setting(
-            help="DNS names and IP addresses in the server certificate of --xds.",
+            help="DNS names and IP addresses in the server certificate of --xds and --xds-mtls.",
             parse=values.certificate_name,
             value="NAME",
             many=True,
@@ -393,11 +402,52 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             many=True,
         ),
     ] = ("istio-ca",)
+    recheck_tokens: Annotated[
+        float,
+        Setting(
+            help="Within what time it is asked again whether the token of an open stream is still accepted. The stream "
+            "of one that was revoked ends then, at the latest a minute later.",
+            parse=values.duration,
+            value="DURATION",
+            unit="s",
+            show=values.show_duration,
+        ),
+    ] = 300.0
+    issue_certificates: Annotated[
+        bool,
+        Setting(
+            help="Be the certificate authority of the mesh. Off beside another one, such as istio-csr or SPIRE.",
+            parse=values.switch,
+            value="true|false",
+            show=values.show_switch,
+            switch=True,
+        ),
+    ] = True
     cacerts: Annotated[
         Path | None,
         Setting(
-            help="A directory with the CA to sign with: ca-cert.pem, ca-key.pem, root-cert.pem, cert-chain.pem. "
-            "Without it the process makes its own root.",
+            help="A directory with the CA to sign with: ca-cert.pem, ca-key.pem, root-cert.pem, cert-chain.pem. It is "
+            "followed; see --root-overlap. Without it the process makes its own root.",
+            parse=values.path,
+            value="DIR",
+        ),
+    ] = None
+    root_overlap: Annotated[
+        float,
+        Setting(
+            help="How long a root that is new in --cacerts is trusted before anything is signed below it: as long as "
+            "proxies may take to hear of it, which is when they renew their certificates.",
+            parse=values.duration,
+            value="DURATION",
+            unit="s",
+            show=values.show_duration,
+        ),
+    ] = 86_400.0
+    server_certificate: Annotated[
+        Path | None,
+        Setting(
+            help="A directory with the certificate of --xds and --xds-mtls, where --issue-certificates does not sign "
+            "it: tls.crt and tls.key, and ca.crt with the roots of the mesh. It is followed.",
             parse=values.path,
             value="DIR",
         ),

@@ -15,14 +15,16 @@ import msgspec
 
 from aggregator.app.address_books import SharedBook
 from aggregator.app.aggregate import Tables
+from aggregator.security import admissions
+from aggregator.security.admissions import Account
 from aggregator.views import east_west_gateway, ingress_gateway, ztunnel
 from aggregator.views.view import View, listen_address
 from xds.encoded import Resource
 from xds.messages.cluster import CLUSTER_TYPE
 from xds.messages.hbone import Profile
 from xds.messages.secret import SECRET_TYPE
-from xds.server.access import Admission
-from xds.server.certificate_authority import CertificateAuthority
+from xds.server.access import Admission, ProxyPod
+from xds.server.authority_in_force import AuthorityInForce
 from xds.server.proxies import Proxy
 from xds.server.workload_certificates import WorkloadCertificates
 from xds.session.content import Changes, Subscription
@@ -91,7 +93,7 @@ class Surroundings(msgspec.Struct, frozen=True):
 
     tables: Tables
     interest: Interest
-    authority: CertificateAuthority
+    authority: AuthorityInForce
     certificate_lifetime: float
     home: str
     addresses: SharedBook
@@ -246,7 +248,7 @@ class TableViews:
             read = TableSubscription(around, view, bell)
         if read is not None and proxy.role == ingress_gateway.ROLE and type_url == CLUSTER_TYPE:
             read = OnDemand(read, ingress_gateway.STANDING_CLUSTERS)
-        if type_url == SECRET_TYPE and proxy.identity is not None:
+        if type_url == SECRET_TYPE and proxy.identity is not None and around.authority.signer is not None:
             lifetime = around.certificate_lifetime
             return WorkloadCertificates(around.authority, proxy.identity, read, bell, lifetime=lifetime)
         return read
@@ -269,7 +271,14 @@ class TableAdmissions:
     def admission(self, namespace: str, service_account: str) -> Admission | None:
         """What the account may do."""
         account = self._admissions.get(("account", namespace, service_account))
-        return Admission(account.role, account.nodes, account.network, account.gateway) if account else None
+        if not isinstance(account, Account):
+            return None
+        return Admission(account.role, account.nodes, account.network, account.gateway)
+
+    def pod(self, namespace: str, name: str) -> ProxyPod | None:
+        """The pod of a proxy."""
+        pod = self._admissions.get(("pod", namespace, name))
+        return ProxyPod(pod.service_account, pod.node, pod.network) if isinstance(pod, admissions.ProxyPod) else None
 
     async def changed(self) -> None:
         """Until the next change of any admission, or until they are known at all."""

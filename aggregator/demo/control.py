@@ -35,7 +35,8 @@ class ControlPlane(Child):
             [
                 *(sys.executable, "-m", "aggregator.cli.main", "run"),
                 *("--local", f"{site.name}={site.manifests}", "--remote", f"{other.name}={other.manifests}"),
-                *("--xds", xds, "--xds-names", site.xds.host, "--health", health, "--admin", pages),
+                *("--xds", xds, "--xds-mtls", "off", "--xds-names", site.xds.host),
+                *("--health", health, "--admin", pages),
                 *("--identities", credentials.identities, "--cacerts", credentials.cacerts),
                 *("--drain", "1s"),
             ],

@@ -1,4 +1,4 @@
-"""Admissions: which service accounts of home proxies may connect as, in which role, and where their pods run.
+"""Admissions: which service accounts of home proxies may connect as, in which role, and which pods are proxies'.
 
 Role, gateway, network and node of a proxy come from here, from Pods, and never from what the proxy says of itself. The
 accounts of node proxies (ztunnel) are named by the settings and admitted even before a pod of theirs is seen; an
@@ -7,6 +7,7 @@ account is a gateway's if a pod that a gateway controller manages runs as it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias, cast
 
 import msgspec
@@ -21,6 +22,8 @@ from watchers.facts.keys import ObjectKey, label
 
 AccountKey: TypeAlias = tuple[str, str, str]
 """("account", namespace, service account): key in the admissions Table."""
+PodKey: TypeAlias = tuple[str, str, str]
+"""("pod", namespace, name): key in the admissions Table."""
 
 NODE_PROXY, EAST_WEST, INGRESS = "ztunnel", "east-west", "ingress"
 
@@ -50,6 +53,21 @@ class Account(msgspec.Struct, frozen=True, gc=False):
     network: str = ""
 
 
+class ProxyPod(msgspec.Struct, frozen=True, gc=False):
+    """A pod of home that a proxy runs in: its account, its node ("": none yet), the network it is in."""
+
+    service_account: str
+    node: str
+    network: str
+
+
+class Admissions(msgspec.Struct, frozen=True):
+    """The part of the graph this module declares."""
+
+    accounts: Collection[AccountKey, Account]
+    pods: Collection[PodKey, ProxyPod]
+
+
 def declare(
     graph: Graph,
     home: Home,
@@ -57,8 +75,8 @@ def declare(
     networks: Collection[ObjectKey, str],
     pods: Source[ObjectKey, Pod],
     trusted: Source[AccountKey, bool],
-) -> Collection[AccountKey, Account]:
-    """Declare the accounts of home. `trusted` holds the accounts of node proxies."""
+) -> Admissions:
+    """Declare the accounts of home and the pods of its proxies. `trusted` holds the accounts of node proxies."""
 
     def runs_as(key: ObjectKey | AccountKey, value: Pod | bool) -> list[tuple[AccountKey, tuple[str, ...], int]]:
         if isinstance(value, bool):
@@ -98,4 +116,17 @@ def declare(
     def elsewhere(key: ObjectKey | AccountKey, value: Pod | bool) -> bool:
         return not isinstance(value, bool) and key[0] != home.cluster
 
-    return graph.derive("accounts", graph.fold("pods of accounts", either, runs_as, unless=elsewhere), account)
+    def of_proxy(at: At, key: ObjectKey, pod: Pod) -> Iterable[tuple[PodKey, ProxyPod]]:
+        if pod.phase in ("Succeeded", "Failed"):
+            return
+        account = pod.service_account or "default"
+        managed = label(pod.labels, MANAGED_LABEL) in _ROLES
+        if not managed and at.get(trusted, ("account", key[2], account)) is None:
+            return
+        network = label(pod.labels, NETWORK_LABEL) or network_of(at, networks, home.cluster)
+        yield ("pod", key[2], key[3]), ProxyPod(account, pod.node, network)
+
+    return Admissions(
+        graph.derive("accounts", graph.fold("pods of accounts", either, runs_as, unless=elsewhere), account),
+        graph.expand("pods of proxies", pods, of_proxy, unless=elsewhere),
+    )

@@ -24,10 +24,12 @@ from tests.kit.grpc_server import ANY, SETTINGS, Server, workload
 from xds.client import AdsClient, AdsStream, DeltaStream, SotwStream, StreamEnded
 from xds.messages.authorization import AUTHORIZATION_TYPE
 from xds.messages.workload import ADDRESS_TYPE
+from xds.server.authority_in_force import AuthorityInForce
 from xds.server.certificate_authority import CertificateAuthority
 from xds.server.dialogue import Dialogue
 from xds.server.listener import Address, GrpcTransport, ListenError, ListenerSettings, Ports, server_options
-from xds.server.server_certificate import ServerCertificates
+from xds.server.rates import Rate
+from xds.server.server_certificate import ServerCredentials, Signed
 from xds.server.streams import Limits, Stream
 
 HEALTH = "/grpc.health.v1.Health/Check"
@@ -227,7 +229,7 @@ async def test_a_request_of_some_megabytes_is_taken() -> None:
 
 
 async def test_a_request_beyond_the_limit_ends_the_stream() -> None:
-    settings = ListenerSettings(tls=ANY, names=("127.0.0.1",), request_bytes=1 << 16)
+    settings = ListenerSettings(tls=ANY, request_bytes=1 << 16)
     async with Server(settings) as server, server.client() as client, client.delta() as stream:
         await stream.subscribe(AUTHORIZATION_TYPE)
         await stream.receive()
@@ -301,7 +303,7 @@ async def test_a_taken_port_is_refused_with_address_cause_and_cure(capfd: pytest
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         plaintext = Address("127.0.0.1", port)
-        listener = Server(ListenerSettings(tls=ANY, names=("127.0.0.1",), plaintext=plaintext)).listener
+        listener = Server(ListenerSettings(tls=ANY, plaintext=plaintext)).listener
         with pytest.raises(ListenError) as caught:
             await listener.start()
     assert str(caught.value) == (
@@ -318,9 +320,9 @@ async def test_nothing_stays_bound_when_one_port_is_taken(found: str, monkeypatc
         tls = Address("127.0.0.1", free_port())
         taken = Address("127.0.0.1", first.ports.tls)
         with pytest.raises(ListenError):
-            await Server(ListenerSettings(tls=tls, names=("127.0.0.1",), plaintext=taken)).listener.start()
-        async with Server(ListenerSettings(tls=tls, names=("127.0.0.1",))) as second:
-            assert second.ports == Ports(tls.port, None)
+            await Server(ListenerSettings(tls=tls, plaintext=taken)).listener.start()
+        async with Server(ListenerSettings(tls=tls)) as second:
+            assert second.ports == Ports(tls.port, None, None)
 
 
 def free_port() -> int:
@@ -331,14 +333,14 @@ def free_port() -> int:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "::", "example.com"])
 async def test_plaintext_beyond_loopback_is_refused(host: str) -> None:
-    settings = ListenerSettings(tls=ANY, names=("127.0.0.1",), plaintext=Address(host, 0))
+    settings = ListenerSettings(tls=ANY, plaintext=Address(host, 0))
     with pytest.raises(ListenError, match="give a loopback address or use TLS"):
         await Server(settings).listener.start()
 
 
 async def test_an_unknown_host_is_refused_with_its_name() -> None:
     with pytest.raises(ListenError, match=r"no-such-host\.invalid:0: no such host"):
-        await Server(ListenerSettings(tls=Address("no-such-host.invalid", 0), names=("x",))).listener.start()
+        await Server(ListenerSettings(tls=Address("no-such-host.invalid", 0))).listener.start()
 
 
 def test_options_keep_ztunnels_connected() -> None:
@@ -384,7 +386,8 @@ async def test_a_renewed_certificate_is_used_by_new_connections_and_old_ones_sta
         time = datetime.now(UTC) - timedelta(hours=12)
 
     authority = CertificateAuthority.self_signed("cluster.local", now=lambda: Clock.time)
-    certificates = ServerCertificates(authority, ("127.0.0.1",), now=lambda: Clock.time)
+    in_force = AuthorityInForce(authority, now=lambda: Clock.time)
+    certificates = ServerCredentials(Signed(in_force, ("127.0.0.1",), now=lambda: Clock.time))
     server = grpc.aio.server(options=server_options(SETTINGS))
     handler = grpc.unary_unary_rpc_method_handler(echo)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test", {"Echo": handler}),))
@@ -418,10 +421,9 @@ async def echo(request: bytes, _: Any) -> bytes:
     return request
 
 
-async def test_streams_opened_and_cancelled_leave_no_object_and_no_error(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with server.client() as client, server.plain_client() as plain:
+async def test_streams_opened_and_cancelled_leave_no_object_and_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    often = Limits(opened=Rate(per_second=10_000.0, burst=10_000))
+    async with Server(limits=often) as server, server.client() as client, server.plain_client() as plain:
 
         async def open_and_cancel(number: int) -> None:
             async with (client if number % 2 else plain).delta() as stream:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from xds.server.access import Admission
+from xds.server.access import Admission, ProxyPod
 from xds.server.authentication import Identity
 
 ZTUNNEL = Identity("cluster.local", "istio-system", "ztunnel", pod="ztunnel-x", node="n1")
@@ -25,11 +25,16 @@ class Accounts:
             ("shop", "orders"): Admission("", ("n1",)),
             ("shop", "ledger"): Admission("", ("n2",)),
         }
+        self.pods = {("istio-system", "ztunnel-x"): ProxyPod("ztunnel", "n1", "net-1")}
         self._change = asyncio.Event()
 
     def admission(self, namespace: str, service_account: str) -> Admission | None:
         """The admission of an account."""
         return self.accounts.get((namespace, service_account))
+
+    def pod(self, namespace: str, name: str) -> ProxyPod | None:
+        """The pod of a proxy."""
+        return self.pods.get((namespace, name))
 
     async def changed(self) -> None:
         """Until the next `ring`."""

@@ -14,13 +14,16 @@ from xds.messages.workload import ADDRESS_TYPE
 from xds.records import Record
 from xds.server.access import Access
 from xds.server.authentication import Authenticator
+from xds.server.authority_in_force import AuthorityInForce
 from xds.server.certificate_authority import CertificateAuthority
 from xds.server.certificate_service import CertificateService
 from xds.server.listener import Address, Listener, ListenerSettings, Ports
+from xds.server.server_certificate import Signed
 from xds.server.streams import Limits, Streams
 
 ANY = Address("127.0.0.1", 0)
-SETTINGS = ListenerSettings(tls=ANY, names=("localhost", "127.0.0.1"), plaintext=ANY)
+SETTINGS = ListenerSettings(tls=ANY, mtls=ANY, plaintext=ANY)
+NAMES = ("localhost", "127.0.0.1")
 
 
 def workload(name: str, size: int = 0) -> Resource:
@@ -38,18 +41,19 @@ class Server:
         self.content.apply(ADDRESS_TYPE, workload("a"), workload("b"))
         self.records: list[Record] = []
         self.ready = True
-        self.authority = CertificateAuthority.self_signed("cluster.local")
+        self.authority = AuthorityInForce(CertificateAuthority.self_signed("cluster.local"))
         access = Access(Accounts(), patience=0.01)
         self.streams = Streams(access, self.content.views_for, self.records, limits=limits or Limits())
         self.listener = Listener(
             settings,
             streams=self.streams,
             authenticator=Authenticator(Tokens()),
-            authority=self.authority,
+            certificate=Signed(self.authority, NAMES),
+            roots=lambda: self.authority.root_certificates,
             certificates=CertificateService(self.authority, access),
             ready=lambda: self.ready,
         )
-        self.ports = Ports(0, None)
+        self.ports = Ports(0, None, None)
 
     async def __aenter__(self) -> Server:
         self.ports = await self.listener.start()

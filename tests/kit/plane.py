@@ -74,6 +74,7 @@ class Plane:
             remote=tuple(other for other in others if other),
             **{
                 "xds": LOOPBACK,
+                "xds_mtls": LOOPBACK,
                 "xds_plaintext": LOOPBACK,
                 "health": LOOPBACK,
                 "admin": LOOPBACK,

@@ -22,6 +22,7 @@ from tests.kit.ztunnel.records import GatewayAddress, NamespacedHostname, Networ
 from tests.kit.ztunnel.state import State
 from xds.encoded import ADMITS_ALL, ADMITS_HEALTHY, Resource, Ties, wrap
 from xds.messages import addressing, authorization, service, workload
+from xds.server.authority_in_force import AuthorityInForce
 from xds.server.certificate_authority import CertificateAuthority
 from xds.server.proxies import Proxy
 from xds.session.actions import Send
@@ -32,7 +33,7 @@ from xds.session.subscription import Interest
 HOME = "home"
 NODE = "node-1"
 GATEWAY = "NetworkGateway/far/203.0.113.1/0"
-_AUTHORITY = CertificateAuthority.self_signed("cluster.local")
+_AUTHORITY = AuthorityInForce(CertificateAuthority.self_signed("cluster.local"))
 
 
 class Pod(msgspec.Struct, frozen=True):

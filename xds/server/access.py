@@ -1,15 +1,16 @@
 """The one authorisation point: who may open a stream, which types it may read, for whom it may have a certificate.
 
-In: a Caller (proven), Claims (not), and Admissions: what the graph derived about service accounts of the home cluster.
-Out: a Proxy, a yes or no, or a Refusal. Streams and the certificate authority ask here and nowhere else, on every
-port, so that no protocol or method has rules of its own.
+In: a Caller (proven), Claims (not), and Admissions: what the graph derived about service accounts of the home cluster
+and the pods of its proxies. Out: a Proxy, a yes or no, or a Refusal. Streams and the certificate authority ask here and
+nowhere else, on every port, so that no protocol or method has rules of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -19,6 +20,8 @@ from xds.messages.workload import ADDRESS_TYPE, WORKLOAD_TYPE
 from xds.server import refusals
 from xds.server.authentication import Caller, Identity
 from xds.server.proxies import Claims, Proxy
+
+T = TypeVar("T")
 
 # The role of node proxies: they read the workloads and policies of the mesh, and act for the pods of their node.
 ZTUNNEL: Final = "ztunnel"
@@ -63,8 +66,18 @@ class Admission(msgspec.Struct, frozen=True, gc=False):
     gateway: str = ""
 
 
+class ProxyPod(msgspec.Struct, frozen=True, gc=False):
+    """What is known of the pod of a proxy of the home cluster: its service account, its node ("": none yet), and its
+    network.
+    """
+
+    service_account: str
+    node: str
+    network: str
+
+
 class Admissions(Protocol):
-    """What the server needs of its surroundings to know accounts: a Table the graph publishes, behind three names."""
+    """What the server needs of its surroundings to know accounts: a Table the graph publishes, behind a few names."""
 
     @property
     def known(self) -> bool:
@@ -73,13 +86,16 @@ class Admissions(Protocol):
     def admission(self, namespace: str, service_account: str) -> Admission | None:
         """The admission of an account; None: no pod of the home cluster runs as it."""
 
+    def pod(self, namespace: str, name: str) -> ProxyPod | None:
+        """The pod of a proxy; None: there is none of that name, or no proxy runs in it."""
+
     async def changed(self) -> None:
         """Returns at the next change of `known` or of any admission after the call."""
 
 
 class Access:
-    """The rules. `patience` is how many seconds a call waits for an account that is not admitted: the pod of a caller
-    may have started a moment before the control plane hears of it.
+    """The rules. `patience` is how many seconds a call waits for an account or pod that is not known: it may have
+    started a moment before the control plane hears of it.
     """
 
     def __init__(self, admissions: Admissions, *, patience: float = 2.0) -> None:
@@ -94,6 +110,11 @@ class Access:
         if caller.identity is None:
             return await self._admit_unproven(caller, claims)
         identity = caller.identity
+        if identity.cluster:
+            raise refusals.denied(
+                f"{identity} is of cluster {identity.cluster!r}, whose proxies are not served here: "
+                "a proxy connects to the control plane of its own cluster"
+            )
         admission = await self._admission(identity)
         if admission is None:
             raise refusals.denied(
@@ -110,15 +131,21 @@ class Access:
         _compare("pod", claims.pod, identity.pod)
         _compare("node", claims.node, identity.node)
         _compare("kind of proxy", claims.kind, KINDS[admission.role])
+        # Where only the account is proven, the claim says which of its pods it is; what that is like the pod says.
+        pod = self._pod(identity, identity.pod or claims.pod)
+        if pod is None and identity.pod and not identity.node:
+            pod = await self._known(lambda: self._pod(identity, identity.pod))
+        node = identity.node or (pod.node if pod is not None else "")
+        _compare("node", claims.node, node)
         return Proxy(
             id=claims.id,
             peer=caller.peer,
             identity=identity,
             role=admission.role,
             namespace=identity.namespace,
-            network=admission.network,
+            network=pod.network if pod is not None else admission.network,
             cluster=caller.cluster or claims.cluster,
-            node=identity.node or (claims.node if claims.node in admission.nodes else ""),
+            node=node,
             metadata=claims.metadata,
             gateway=admission.gateway,
             extensions=claims.extensions,
@@ -156,34 +183,58 @@ class Access:
     async def authorize_certificate(self, caller: Caller, asked: Identity) -> None:
         """Returns if `caller` may have a certificate that names `asked`, else raises Refusal (PERMISSION_DENIED).
 
-        Everybody may have one of its own. A node proxy may have those of the accounts that run on its node (where its
-        node is known; else of all accounts of the cluster), and of no other trust domain.
+        Everybody may have one of its own. A node proxy of the home cluster may have those of the accounts that run on
+        its node, and of no other trust domain; its node is the one that its token or its pod names, never a claim.
         """
         identity = caller.identity
         if identity is None:
-            raise refusals.unauthenticated("certificates are issued on the TLS port, to a bearer of a token")
+            raise refusals.unauthenticated("certificates are issued on the TLS ports, to those who prove who they are")
         if str(asked) == str(identity):
             return
-        own = await self._admission(identity)
+        own = None if identity.cluster else await self._admission(identity)
         if own is None or own.role != ZTUNNEL:
             raise refusals.denied(f"{identity} may not act for {asked}: only the node proxies of this cluster may")
         if asked.trust_domain != identity.trust_domain:
             raise refusals.denied(f"{asked} is of another trust domain than {identity}")
-        if await self._admission(asked, node=identity.node) is None:
-            place = f"on node {identity.node}" if identity.node else "in this cluster"
-            raise refusals.denied(f"{identity} may not act for {asked}: no pod {place} runs as that account")
+        node = await self._node(identity)
+        if not node:
+            raise refusals.denied(
+                f"{identity} may not act for {asked}: what it has shown does not say on which node it runs; "
+                "connect with a projected token of its pod"
+            )
+        if await self._admission(asked, node=node) is None:
+            raise refusals.denied(f"{identity} may not act for {asked}: no pod on node {node} runs as that account")
+
+    async def _node(self, identity: Identity) -> str:
+        """The node a caller runs on, as its token or its pod says; "" if neither does."""
+        if identity.node:
+            return identity.node
+        pod = await self._known(lambda: self._pod(identity, identity.pod)) if identity.pod else None
+        return pod.node if pod is not None else ""
+
+    def _pod(self, identity: Identity, name: str) -> ProxyPod | None:
+        """The pod of that name, if it is one of the identity's."""
+        pod = self._admissions.pod(identity.namespace, name) if name else None
+        return pod if pod is not None and pod.service_account == identity.service_account else None
 
     async def _admission(self, identity: Identity, *, node: str = "") -> Admission | None:
         """The admission of an account, on `node` if one is given; None after the patience is over."""
+
+        def admitted() -> Admission | None:
+            admission = self._admissions.admission(identity.namespace, identity.service_account)
+            return admission if admission is not None and (not node or node in admission.nodes) else None
+
+        return await self._known(admitted)
+
+    async def _known(self, look: Callable[[], T | None]) -> T | None:
+        """What `look` finds, as soon as it does; None after the patience is over."""
         while not self._admissions.known:
             await self._admissions.changed()
         try:
             async with asyncio.timeout(self._patience):
-                while True:
-                    admission = self._admissions.admission(identity.namespace, identity.service_account)
-                    if admission is not None and (not node or node in admission.nodes):
-                        return admission
+                while (found := look()) is None:
                     await self._admissions.changed()
+                return found
         except TimeoutError:
             return None
 

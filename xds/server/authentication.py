@@ -10,14 +10,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import math
 import re
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Protocol
 
+import grpc
 import msgspec
 
 from xds.server import refusals
+from xds.server.rates import Rate, Rates, host_of
+from xds.server.refusals import Refusal
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +40,8 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
     """A Kubernetes service account of one trust domain, as Istio's meshes name it:
     `spiffe://<trust domain>/ns/<namespace>/sa/<service account>`.
 
-    `pod`, `pod_uid` and `node` say what the token is bound to, "" when the reviewer could not tell. They are part of
-    what was proven, not of the SPIFFE id.
+    `pod`, `pod_uid` and `node` say what the token is bound to, "" when the reviewer could not tell, and `cluster` which
+    cluster's it is, "" for home. They are part of what was proven, not of the SPIFFE id.
     """
 
     trust_domain: str
@@ -45,6 +50,7 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
     pod: str = ""
     node: str = ""
     pod_uid: str = ""
+    cluster: str = ""
 
     def __str__(self) -> str:
         return f"spiffe://{self.trust_domain}/ns/{self.namespace}/sa/{self.service_account}"
@@ -66,13 +72,21 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """One end of a call before it said anything: `peer` is its address as gRPC writes it, `cluster` the cluster whose
-    API server vouched for the token ("" where the call named none), `identity` None on the plaintext port only.
+    """One end of a call before it said anything: `peer` is its address as gRPC writes it, `cluster` the cluster it says
+    it is of ("" where it says nothing), `identity` None on the plaintext port only.
     """
 
     peer: str
     identity: Identity | None = None
     cluster: str = ""
+
+    @property
+    def source(self) -> str:
+        """Whose calls are counted together: those of a pod, else those of an account from one host."""
+        identity = self.identity
+        if identity is None:
+            return host_of(self.peer)
+        return f"{identity.cluster}/{identity.account}/{identity.pod or host_of(self.peer)}"
 
 
 class TokenReviewer(Protocol):
@@ -85,19 +99,54 @@ class TokenReviewer(Protocol):
         """
 
 
+class Proof(Protocol):
+    """How a caller has proven who it is, to be asked again while its stream is open."""
+
+    async def refusal(self) -> Refusal | None:
+        """Why it does not hold any more; None as long as it does, or nobody can tell."""
+
+    @property
+    def ends(self) -> float:
+        """When it ends by itself, in seconds since the epoch; infinite where it does not say."""
+
+
 class Authenticator:
     """Judges the metadata of calls. At most `concurrency` reviews run at once, so that a flood of calls with random
-    tokens cannot become a flood of requests to an API server; each may take `timeout` seconds.
+    tokens cannot become a flood of requests to an API server; each may take `timeout` seconds. An address whose calls
+    were refused more often than `refused` allows is refused without a review, until that is over.
     """
 
-    def __init__(self, reviewer: TokenReviewer, *, timeout: float = 10.0, concurrency: int = 64) -> None:
+    def __init__(
+        self,
+        reviewer: TokenReviewer,
+        *,
+        timeout: float = 10.0,
+        concurrency: int = 64,
+        refused: Rate = Rate(per_second=5.0, burst=100),  # noqa: B008 - frozen
+    ) -> None:
         self._reviewer = reviewer
         self._timeout = timeout
         self._turns = asyncio.Semaphore(concurrency)
+        self._refused = Rates(refused)
 
-    async def authenticate(self, peer: str, metadata: Iterable[tuple[str, str | bytes]]) -> Caller:
-        """The caller, proven by its token. Raises Refusal: UNAUTHENTICATED, or UNAVAILABLE when nobody could judge."""
-        token, cluster = _credentials(metadata)
+    async def authenticate(self, peer: str, metadata: Iterable[tuple[str, str | bytes]]) -> tuple[Caller, TokenProof]:
+        """The caller and its proof, a token. Raises Refusal: UNAUTHENTICATED, UNAVAILABLE when nobody could judge,
+        RESOURCE_EXHAUSTED when too much of that address was refused.
+        """
+        address = host_of(peer)
+        if self._refused.spent(address):
+            raise refusals.exhausted("too many calls of this address had no token that is accepted: wait a while")
+        try:
+            token, cluster = _credentials(metadata)
+            identity = await self.review(token, cluster, peer)
+        except Refusal as refusal:
+            if refusal.code is grpc.StatusCode.UNAUTHENTICATED:
+                self._refused.take(address)
+            raise
+        return Caller(peer=peer, identity=identity, cluster=cluster), TokenProof(self, token, cluster, identity, peer)
+
+    async def review(self, token: str, cluster: str, peer: str) -> Identity:
+        """The identity behind a token. Raises Refusal: UNAUTHENTICATED, or UNAVAILABLE when nobody could judge."""
         try:
             async with asyncio.timeout(self._timeout), self._turns:
                 identity = await self._reviewer.review(token, cluster)
@@ -110,7 +159,48 @@ class Authenticator:
                 f"the token is not accepted for cluster {cluster!r}: it may have expired or be meant for another "
                 "audience or cluster; mount a service account token of this cluster and audience"
             )
-        return Caller(peer=peer, identity=identity, cluster=cluster)
+        return identity
+
+
+class TokenProof:
+    """A Proof: the token a call came with. Nothing shows it."""
+
+    ends = math.inf
+    """A token is asked for again and again, and is refused once it has ended."""
+
+    def __init__(self, authenticator: Authenticator, token: str, cluster: str, identity: Identity, peer: str) -> None:
+        self._authenticator = authenticator
+        self._token = token
+        self._cluster = cluster
+        self._identity = identity
+        self._peer = peer
+
+    def __repr__(self) -> str:
+        return f"TokenProof({self._identity})"
+
+    async def refusal(self) -> Refusal | None:
+        """See Proof."""
+        try:
+            identity = await self._authenticator.review(self._token, self._cluster, self._peer)
+        except Refusal as refusal:
+            return None if refusal.code is grpc.StatusCode.UNAVAILABLE else refusal
+        if identity != self._identity:
+            return refusals.unauthenticated("the token is somebody else's by now: connect again")
+        return None
+
+
+class CertificateProof:
+    """A Proof: the certificate a connection was made with, good until `ends`. TLS has looked at it once and for all."""
+
+    def __init__(self, ends: float, now: Callable[[], float] = time.time) -> None:
+        self.ends = ends
+        self._now = now
+
+    async def refusal(self) -> Refusal | None:
+        """See Proof."""
+        if self._now() < self.ends:
+            return None
+        return refusals.unauthenticated("the client certificate has expired: connect with the renewed one")
 
 
 def _credentials(metadata: Iterable[tuple[str, str | bytes]]) -> tuple[str, str]:

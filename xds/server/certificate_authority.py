@@ -7,6 +7,7 @@ certificate is decided in access.py, whether a request is sound in certificate_r
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -97,7 +98,7 @@ class CertificateAuthority:
         self._authority_key = _authority_key(self._issuer)
         # A leaf that outlives any link of its path would look valid and be refused.
         self.expires: Final = min(certificate.not_valid_after_utc for certificate in (*self.path, self.roots[0]))
-        self._upper = tuple(_pem(certificate) for certificate in self.path)
+        self._upper = tuple(bundle((certificate,)) for certificate in self.path)
 
     @classmethod
     def self_signed(cls, trust_domain: str, *, now: Callable[[], datetime] = utc_now) -> CertificateAuthority:
@@ -123,7 +124,23 @@ class CertificateAuthority:
     @property
     def root_certificates(self) -> str:
         """PEM of all roots: what every proxy of the mesh has to trust."""
-        return "".join(_pem(root) for root in self.roots)
+        return bundle(self.roots)
+
+    @property
+    def fingerprint(self) -> bytes:
+        """SHA-256 over the certificates that lead from the key to its root: equal for whoever signs with the same."""
+        digest = hashlib.sha256()
+        for certificate in (*self.path, self.roots[0]):
+            digest.update(certificate.public_bytes(Encoding.DER))
+        return digest.digest()
+
+    def signs_as(self, other: CertificateAuthority) -> bool:
+        """Whether what both sign is trusted alike, whatever else they trust."""
+        return self.fingerprint == other.fingerprint
+
+    def trusting(self, roots: Sequence[x509.Certificate]) -> CertificateAuthority:
+        """The same with these roots, its own first."""
+        return CertificateAuthority(self.key, self.path, roots, now=self._now)
 
     def issue(self, public_key: PublicKey, identity: Identity, seconds: int = 0) -> tuple[str, ...]:
         """A workload's chain, PEM, one certificate an element: leaf, intermediates, and in the last all roots.
@@ -132,15 +149,13 @@ class CertificateAuthority:
         the authority's own expiry. The subject is empty and the SPIFFE URI the only name, so its extension is critical
         (RFC 5280 4.2.1.6). Raises CertificateAuthorityError once the authority has expired.
         """
-        longest = int(LONGEST_LIFETIME.total_seconds())
-        lifetime = timedelta(seconds=min(seconds, longest)) if seconds > 0 else DEFAULT_LIFETIME
         leaf = self._sign(
             public_key,
             x509.SubjectAlternativeName([x509.UniformResourceIdentifier(str(identity))]),
             [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH],
-            lifetime,
+            lifetime_of(seconds),
         )
-        return _pem(leaf), *self._upper, self.root_certificates
+        return bundle((leaf,)), *self._upper, self.root_certificates
 
     def issue_server(self, names: Sequence[str], lifetime: timedelta = DEFAULT_LIFETIME) -> ServerCertificate:
         """A key and certificate for the control plane's own TLS port, valid for `names`: DNS names and IP addresses.
@@ -154,7 +169,7 @@ class CertificateAuthority:
         leaf = self._sign(key.public_key(), alternatives, [ExtendedKeyUsageOID.SERVER_AUTH], lifetime)
         return ServerCertificate(
             private_key=key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
-            chain="".join((_pem(leaf), *self._upper)).encode(),
+            chain="".join((bundle((leaf,)), *self._upper)).encode(),
             not_before=leaf.not_valid_before_utc,
             not_after=leaf.not_valid_after_utc,
         )
@@ -189,6 +204,17 @@ class CertificateAuthority:
         )
 
 
+def lifetime_of(seconds: int) -> timedelta:
+    """How long a certificate lives that is asked for with a lifetime in seconds; 0 or less asks for the usual one."""
+    longest = int(LONGEST_LIFETIME.total_seconds())
+    return timedelta(seconds=min(seconds, longest)) if seconds > 0 else DEFAULT_LIFETIME
+
+
+def bundle(certificates: Sequence[x509.Certificate]) -> str:
+    """PEM of certificates, one after another."""
+    return "".join([certificate.public_bytes(Encoding.PEM).decode() for certificate in certificates])
+
+
 def signature_hash(key: PrivateKey) -> hashes.SHA256 | hashes.SHA384:
     """The hash that is as strong as the key."""
     if isinstance(key, ec.EllipticCurvePrivateKey) and key.curve.key_size > 256:
@@ -209,7 +235,3 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
-
-
-def _pem(certificate: x509.Certificate) -> str:
-    return certificate.public_bytes(Encoding.PEM).decode()

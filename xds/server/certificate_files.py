@@ -56,9 +56,14 @@ def load_authority(directory: Path, *, now: Callable[[], datetime] = utc_now) ->
     return CertificateAuthority(
         key,
         [certificate for _, certificate in steps[:-1]],
-        [anchor, *(root for root in roots if root != anchor)],
+        tuple(dict.fromkeys((anchor, *roots))),
         now=now,
     )
+
+
+def load_roots(file: Path) -> tuple[x509.Certificate, ...]:
+    """The certificates in a file of roots, each once. Raises CertificateAuthorityError."""
+    return tuple(dict.fromkeys(_read_certificates(file)))
 
 
 def _path(

@@ -1,7 +1,7 @@
 """Istio's certificate service, IstioCertificateService/CreateCertificate: bytes of a request in, of a response out.
 
 It joins three that know nothing of each other: certificate_requests.py (is the request sound), access.py (may the
-caller have it) and certificate_authority.py (sign it). Signing takes far below a millisecond with a P-256 key and some
+caller have it) and authority_in_force.py (sign it). Signing takes far below a millisecond with a P-256 key and some
 with RSA, so it stays on the event loop.
 """
 
@@ -16,8 +16,10 @@ from xds import protos
 from xds.server import refusals
 from xds.server.access import Access
 from xds.server.authentication import Caller, Identity
-from xds.server.certificate_authority import CertificateAuthority, CertificateAuthorityError
+from xds.server.authority_in_force import AuthorityInForce
+from xds.server.certificate_authority import CertificateAuthorityError
 from xds.server.certificate_requests import read_certificate_request
+from xds.server.rates import Rate, Rates
 
 logger = logging.getLogger(__name__)
 
@@ -30,9 +32,22 @@ IMPERSONATED_IDENTITY: Final = "ImpersonatedIdentity"
 class CertificateService:
     """Issues certificates to callers for themselves and, to node proxies, for the workloads of their node."""
 
-    def __init__(self, authority: CertificateAuthority, access: Access) -> None:
+    def __init__(
+        self,
+        authority: AuthorityInForce,
+        access: Access,
+        *,
+        rate: Rate = Rate(per_second=20.0, burst=1000),  # noqa: B008 - frozen
+    ) -> None:
+        """`rate` is that of requests of one pod: a ztunnel asks for one certificate per account of its node."""
         self._authority = authority
         self._access = access
+        self._rates = Rates(rate)
+
+    def admit(self, caller: Caller) -> None:
+        """Counts a request before anything of it is read; raises Refusal (RESOURCE_EXHAUSTED)."""
+        if not self._rates.take(caller.source):
+            raise refusals.exhausted(f"too many certificates are asked for by {caller.source}: ask again later")
 
     async def create_certificate(self, message: bytes, caller: Caller) -> bytes:
         """Answers an IstioCertificateRequest with an IstioCertificateResponse; raises Refusal."""

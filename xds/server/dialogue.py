@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from xds.records import Ack, Push, Records, ResourceRejected
 from xds.server import refusals
 from xds.server.proxies import Proxy
+from xds.server.rates import Pace, Rate
 from xds.session.actions import Accepted, Action, Rejected, Send
 from xds.session.content import Views
 from xds.session.delta_session import DeltaSession
@@ -74,12 +75,14 @@ class Dialogue:
         views_for: Callable[[Proxy, Callable[[], None]], Views],
         order: Order,
         request_bytes: int,
+        requests: Rate,
     ) -> None:
         self.proxy: Final = proxy
         self._variant: Variant = variant
         self._transport = transport
         self._records = records
         self._most = request_bytes
+        self._pace = Pace(requests)
         self._bell = asyncio.Event()
         nonces = map(f"{secrets.token_hex(4)}-{{}}".format, itertools.count(1))
         self._session = _SESSIONS[variant](views_for(proxy, self._bell.set), nonces, order)
@@ -110,6 +113,8 @@ class Dialogue:
     async def listen(self) -> None:
         """The reader: hears requests until the peer sends no more. Raises Refusal, ProtocolViolation, Disconnected."""
         while (data := await self._transport.read()) is not None:
+            if wait := self._pace.take():
+                await asyncio.sleep(wait)
             self.hear(parse(self._variant, data, self._most))
 
     async def speak(self) -> None:

@@ -1,4 +1,5 @@
-"""The gRPC servers: 15012 with TLS and tokens, 15010 in plaintext on loopback; which methods each of them has.
+"""The gRPC servers: 15012 with TLS and tokens, 15013 with TLS and client certificates, 15010 in plaintext on loopback;
+which methods each of them has.
 
 In: settings, and the parts that do the work (streams, certificate service, authenticator). Out: bound ports. Messages
 pass as bytes. Every call is authenticated before any of it is read, in one place; every refusal becomes a status here.
@@ -12,20 +13,20 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 import grpc
 import msgspec
 
 from xds.server import refusals
-from xds.server.authentication import Authenticator, Caller
-from xds.server.certificate_authority import CertificateAuthority
+from xds.server.authentication import Authenticator, Caller, CertificateProof, Proof
 from xds.server.certificate_service import CertificateService
+from xds.server.client_certificates import client_identity
 from xds.server.dialogue import Disconnected, Variant
 from xds.server.health import HealthService
 from xds.server.refusals import Refusal
-from xds.server.server_certificate import ServerCertificates
+from xds.server.server_certificate import ServerCertificateSource, ServerCredentials
 from xds.server.streams import Streams
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,9 @@ _HEALTH_CHECKS: Final = 4
 
 T = TypeVar("T")
 
+Proving: TypeAlias = Callable[[Any], Awaitable[tuple[Caller, Proof | None]]]
+"""Who is at the other end of a call, given its context, and the proof of it; raises Refusal."""
+
 
 class Address(msgspec.Struct, frozen=True):
     """Where to listen: an IP address or host name, and a port, 0 for any that is free."""
@@ -53,7 +57,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How proxies reach the server. `names` are the DNS names and IP addresses in its certificate.
+    """How proxies reach the server: over TLS with a token (`tls`), with a client certificate (`mtls`), in plaintext.
 
     `request_bytes` is the longest request: a ztunnel that reconnects names all it holds, some 78 bytes per resource.
     `ping_interval` is the least time between two keepalive pings of a peer, in seconds, `handshake` the most a
@@ -61,7 +65,7 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     tls: Address
-    names: tuple[str, ...]
+    mtls: Address | None = None
     plaintext: Address | None = None
     request_bytes: int = 64 << 20
     streams_per_connection: int = 100
@@ -81,9 +85,10 @@ class ListenError(Exception):
 
 
 class Ports(msgspec.Struct, frozen=True):
-    """The ports in use; `plaintext` None if there is none."""
+    """The ports in use; None where there is none."""
 
     tls: int
+    mtls: int | None
     plaintext: int | None
 
 
@@ -109,7 +114,11 @@ def server_options(settings: ListenerSettings) -> list[tuple[str, int]]:
 
 
 class Listener:
-    """Both servers, from binding to the end. `ready` is asked by health checks."""
+    """All servers, from binding to the end.
+
+    `certificate` is what they present, `roots` the PEM of the roots that client certificates are judged by,
+    `certificates` issues them (None: nobody here), `ready` is asked by health checks.
+    """
 
     def __init__(
         self,
@@ -117,16 +126,18 @@ class Listener:
         *,
         streams: Streams,
         authenticator: Authenticator,
-        authority: CertificateAuthority,
-        certificates: CertificateService,
+        certificate: ServerCertificateSource,
+        roots: Callable[[], str],
+        certificates: CertificateService | None,
         ready: Callable[[], bool],
     ) -> None:
         self._settings = settings
         self._streams = streams
         self._authenticator = authenticator
-        self._server_certificates = ServerCertificates(authority, settings.names)
+        self._certificate = certificate
+        self._roots = roots
         self._certificates = certificates
-        self._health = HealthService(ready, (ADS, CERTIFICATES))
+        self._health = HealthService(ready, (ADS, CERTIFICATES) if certificates is not None else (ADS,))
         self._health_checks = asyncio.Semaphore(_HEALTH_CHECKS)
         self._servers: list[Any] = []
 
@@ -138,22 +149,29 @@ class Listener:
                 settings.plaintext, "plaintext is for proxies of this machine", "give a loopback address or use TLS"
             )
         try:
-            tls = await self._serve(settings.tls, self._server_certificates.credentials(), proven=True)
-            plaintext = await self._serve(settings.plaintext, None, proven=False) if settings.plaintext else None
+            tls = await self._serve(settings.tls, self._by_token, ServerCredentials(self._certificate))
+            mtls = plaintext = None
+            if settings.mtls is not None:
+                credentials = ServerCredentials(self._certificate, self._roots)
+                mtls = await self._serve(settings.mtls, self._by_certificate, credentials)
+            if settings.plaintext is not None:
+                plaintext = await self._serve(settings.plaintext, None, None)
         except ListenError:
             await self.stop(0)
             raise
-        return Ports(tls, plaintext)
+        return Ports(tls, mtls, plaintext)
 
     async def stop(self, drain_seconds: float) -> None:
-        """Ends all streams within `drain_seconds`, then both servers."""
+        """Ends all streams within `drain_seconds`, then the servers."""
         self._health.draining = True
         await self._streams.drain(drain_seconds)
         servers, self._servers = self._servers, []
         for server in servers:
             await server.stop(1.0)
 
-    async def _serve(self, address: Address, credentials: Any, *, proven: bool) -> int:
+    async def _serve(
+        self, address: Address, proving: Proving | None, credentials: ServerCredentials | None
+    ) -> int:
         """Starts a server of its own for an address, so that a port has no method that is not its own."""
         _check(address, reuse_port=self._settings.reuse_port)
         server = grpc.aio.server(
@@ -161,11 +179,11 @@ class Listener:
             # A bound on calls that are not streams yet; those have limits with better messages.
             maximum_concurrent_rpcs=self._streams.limits.streams + 1000,
         )
-        for service, methods in self._services(proven=proven).items():
+        for service, methods in self._services(proving).items():
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
         try:
             port: int = (
-                server.add_secure_port(str(address), credentials)
+                server.add_secure_port(str(address), credentials.credentials())
                 if credentials is not None
                 else server.add_insecure_port(str(address))
             )
@@ -176,39 +194,49 @@ class Listener:
         self._servers.append(server)
         return port
 
-    def _services(self, *, proven: bool) -> dict[str, dict[str, Any]]:
-        """The methods of a port: with tokens (`proven`) all of them, else no certificates."""
+    def _services(self, proving: Proving | None) -> dict[str, dict[str, Any]]:
+        """The methods of a port: where callers prove who they are all of them, else no certificates."""
         services = {
             ADS: {
-                "DeltaAggregatedResources": self._stream_handler("delta", proven=proven),
-                "StreamAggregatedResources": self._stream_handler("sotw", proven=proven),
+                "DeltaAggregatedResources": self._stream_handler("delta", proving),
+                "StreamAggregatedResources": self._stream_handler("sotw", proving),
             },
             # The unary methods are handled as streams that read one message: gRPC reads the message of a unary
             # handler, whoever sends it, before the handler can ask for a token.
             HEALTH: {"Check": grpc.stream_unary_rpc_method_handler(self._check_health)},
         }
-        if proven:
-            services[CERTIFICATES] = {
-                "CreateCertificate": grpc.stream_unary_rpc_method_handler(self._create_certificate)
-            }
+        if proving is not None and self._certificates is not None:
+            services[CERTIFICATES] = {"CreateCertificate": self._certificate_handler(self._certificates, proving)}
         return services
 
-    def _stream_handler(self, variant: Variant, *, proven: bool) -> Any:
+    def _stream_handler(self, variant: Variant, proving: Proving | None) -> Any:
+        async def serve(context: Any) -> None:
+            caller, proof = await proving(context) if proving is not None else (Caller(_peer(context)), None)
+            await self._streams.serve(variant, GrpcTransport(context), caller, proof)
+
         async def handle(_: Any, context: Any) -> None:
-            await _answer(context, self._serve_stream(variant, context, proven=proven))
+            await _answer(context, serve(context))
 
         return grpc.stream_stream_rpc_method_handler(handle)
 
-    async def _serve_stream(self, variant: Variant, context: Any, *, proven: bool) -> None:
-        caller = await self._authenticate(context) if proven else Caller(_peer(context))
-        await self._streams.serve(variant, GrpcTransport(context), caller)
+    def _certificate_handler(self, certificates: CertificateService, proving: Proving) -> Any:
+        async def create(context: Any) -> bytes:
+            caller, _ = await proving(context)
+            certificates.admit(caller)
+            return await certificates.create_certificate(await _only_message(context), caller)
 
-    async def _create_certificate(self, _: Any, context: Any) -> bytes:
-        async def create() -> bytes:
-            caller = await self._authenticate(context)
-            return await self._certificates.create_certificate(await _only_message(context), caller)
+        async def handle(_: Any, context: Any) -> bytes:
+            return await _answer(context, create(context))
 
-        return await _answer(context, create())
+        return grpc.stream_unary_rpc_method_handler(handle)
+
+    async def _by_token(self, context: Any) -> tuple[Caller, Proof]:
+        return await self._authenticator.authenticate(_peer(context), context.invocation_metadata() or ())
+
+    async def _by_certificate(self, context: Any) -> tuple[Caller, Proof]:
+        # What else a call says of itself counts for nothing here, a token neither.
+        identity, ends = client_identity(context.auth_context())
+        return Caller(_peer(context), identity), CertificateProof(ends)
 
     async def _check_health(self, _: Any, context: Any) -> bytes:
         async def check() -> bytes:
@@ -217,9 +245,6 @@ class Listener:
             return self._health.check(message)
 
         return await _answer(context, check())
-
-    async def _authenticate(self, context: Any) -> Caller:
-        return await self._authenticator.authenticate(_peer(context), context.invocation_metadata() or ())
 
 
 class GrpcTransport:

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, TypeAlias
 
 import msgspec
@@ -20,9 +21,11 @@ import msgspec
 from xds.records import Records, StreamClosed, StreamOpened
 from xds.server import refusals
 from xds.server.access import Access
-from xds.server.authentication import Caller
+from xds.server.authentication import Caller, Proof
 from xds.server.dialogue import Dialogue, Disconnected, Transport, Variant, parse
-from xds.server.proxies import Proxy, claims_of
+from xds.server.proxies import Claims, Proxy, claims_of
+from xds.server.rates import Rate, Rates
+from xds.server.rechecks import Recheck, Rechecks
 from xds.server.refusals import Refusal
 from xds.session.content import Subscription, Views
 from xds.session.ordering import MAKE_BEFORE_BREAK, Order
@@ -39,14 +42,17 @@ class Limits(msgspec.Struct, frozen=True):
     """What one peer, and all together, may take of the server. Each limit has a status whose message names it.
 
     `streams_per_account` counts the streams of one service account, `streams_per_pod` those of one pod of it, where
-    the token says which. `first_request` is how long a stream may stay silent after opening, in seconds.
+    the token says which, and `opened` how often one pod may open one. `first_request` is how long a stream may stay
+    silent after opening, in seconds; `requests` is how fast one is read, the rest waits in the peer's own buffers.
     """
 
     streams: int = 10_000
     streams_per_account: int = 5_000
     streams_per_pod: int = 16
+    opened: Rate = Rate(per_second=1.0, burst=60)
     request_bytes: int = 64 << 20
     first_request: float = 10.0
+    requests: Rate = Rate(per_second=1000.0, burst=10_000)
 
 
 class Streams:
@@ -60,12 +66,15 @@ class Streams:
         *,
         limits: Limits = Limits(),  # noqa: B008 - frozen
         order: Order = MAKE_BEFORE_BREAK,
+        rechecks: Rechecks | None = None,
     ) -> None:
         self.access: Final = access
         self._views_for = views_for
         self.records: Final = records
         self.limits: Final = limits
         self.order: Final = order
+        self.rechecks: Final = rechecks or Rechecks()
+        self._opened = Rates(limits.opened)
         self._open: dict[Stream, None] = {}
         self._counts: Counter[tuple[str, ...]] = Counter()
         self._draining = False
@@ -79,10 +88,15 @@ class Streams:
         """Those that are open now."""
         return iter(tuple(self._open))
 
-    async def serve(self, variant: Variant, transport: Transport, caller: Caller) -> None:
-        """Serves one stream to its end. Returns when the peer has ended it; raises Refusal in every other case."""
+    async def serve(
+        self, variant: Variant, transport: Transport, caller: Caller, proof: Proof | None = None
+    ) -> None:
+        """Serves one stream to its end. Returns when the peer has ended it; raises Refusal in every other case.
+
+        `proof` is how the caller has proven who it is; None where nothing was proven.
+        """
         with self._place(caller):
-            stream = Stream(self, variant, transport, caller)
+            stream = Stream(self, variant, transport, caller, proof)
             self._open[stream] = None
             try:
                 await stream.run()
@@ -124,6 +138,8 @@ class Streams:
             if caller.identity.pod:
                 pod = (*account, caller.identity.pod)
                 places.append((pod, limits.streams_per_pod, f"streams of pod {caller.identity.pod}"))
+        if caller.identity is not None and not self._opened.take(caller.source):
+            raise refusals.exhausted(f"{caller.source} opens streams too often: wait longer before each")
         for key, most, what in places:
             if self._counts[key] >= most:
                 raise refusals.exhausted(f"{most} {what} are open, which is the limit: end some, or raise the limit")
@@ -145,12 +161,16 @@ def _draining() -> Refusal:
 class Stream:
     """One stream; `run` is its whole life. `dialogue` is there once the proxy is admitted."""
 
-    def __init__(self, streams: Streams, variant: Variant, transport: Transport, caller: Caller) -> None:
+    def __init__(
+        self, streams: Streams, variant: Variant, transport: Transport, caller: Caller, proof: Proof | None
+    ) -> None:
         self.dialogue: Dialogue | None = None
         self._streams = streams
         self._variant: Variant = variant
         self._transport = transport
         self._caller = caller
+        self._proof = proof
+        self._recheck: Recheck | None = None
         # The one device that cuts a stream short wherever it stands, be it in a write to a peer that does not read.
         self._keeper: asyncio.Timeout | None = None
         self._ended = False
@@ -186,6 +206,9 @@ class Stream:
             self._keeper = None  # It refers to the task, which refers to the error it ends with, which refers to here.
             if reader is not None:
                 reader.cancel()
+            if self._recheck is not None:
+                self._recheck.close()
+                self._recheck = None  # It refers to here.
             if self.dialogue is not None:
                 self.dialogue.close()
                 proxy = self.dialogue.proxy
@@ -207,7 +230,8 @@ class Stream:
             self._keeper.reschedule(None)
         streams = self._streams
         request = parse(self._variant, data, streams.limits.request_bytes)
-        proxy = await streams.access.admit(self._caller, claims_of(request.node))
+        claims = claims_of(request.node)
+        proxy = await streams.access.admit(self._caller, claims)
         self.dialogue = Dialogue(
             proxy,
             self._variant,
@@ -216,7 +240,12 @@ class Stream:
             views_for=streams.permitted_views,
             order=streams.order,
             request_bytes=streams.limits.request_bytes,
+            requests=streams.limits.requests,
         )
+        proof = self._proof
+        if proof is not None:
+            ask = partial(_standing, proof, streams.access, self._caller, claims, proxy)
+            self._recheck = streams.rechecks.begin(ask, self.end, proof.ends)
         streams.records.append(StreamOpened(proxy.id, proxy.peer, self._variant, time.time_ns()))
         self.dialogue.hear(request)
         return self.dialogue
@@ -245,6 +274,20 @@ class Stream:
         proxy = self.dialogue.proxy.id if self.dialogue is not None else ""
         logger.error("stream failed", exc_info=failure, extra={"proxy": proxy, "peer": self._caller.peer})
         return refusals.internal("the server failed; its log says why")
+
+
+async def _standing(proof: Proof, access: Access, caller: Caller, claims: Claims, proxy: Proxy) -> Refusal | None:
+    """Why a stream may not go on: its caller is not who it was, or is not the proxy it was admitted as."""
+    refusal = await proof.refusal()
+    if refusal is not None:
+        return refusal
+    try:
+        present = await access.admit(caller, claims)
+    except Refusal as denied:
+        return denied
+    if present != proxy:
+        return refusals.unavailable("what is known of the proxy's pod has changed: connect again")
+    return None
 
 
 class _Permitted:

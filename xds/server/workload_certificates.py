@@ -5,8 +5,9 @@ identity the stream has proven and no other, kept only as long as the stream, an
 view of the stream holds besides (certificates of hosts) is passed through, so that to the session it is one type; it
 can say nothing under the names that stand for the proxy's own.
 
-The version of a certificate says for whom it is, which roots it stands on and until when it is good, so that a proxy
-that comes back with one that is good is not sent another: a restart of the control plane renews nothing.
+The version of a certificate says for whom it is, who signed it and until when it is good, so that a proxy that comes
+back with one that is good is not sent another: a restart of the control plane renews nothing. When another authority
+signs, all are renewed; when the roots change, they alone are told.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from xds.messages.secret import (
     encode_roots,
 )
 from xds.server.authentication import Identity
-from xds.server.certificate_authority import DEFAULT_LIFETIME, CertificateAuthority, CertificateAuthorityError
+from xds.server.authority_in_force import AuthorityInForce
+from xds.server.certificate_authority import DEFAULT_LIFETIME, CertificateAuthorityError
 from xds.session.content import Changes, State, Subscription
 
 logger = logging.getLogger(__name__)
@@ -51,7 +53,7 @@ class WorkloadCertificates:
 
     def __init__(
         self,
-        authority: CertificateAuthority,
+        authority: AuthorityInForce,
         identity: Identity,
         view: Subscription | None,
         bell: Callable[[], None],
@@ -66,11 +68,14 @@ class WorkloadCertificates:
         self._bell = bell
         self._lifetime = lifetime
         self._now = now
-        roots = authority.root_certificates.encode()
-        self._issue = xxh3_64_digest(str(identity).encode() + b"\0" + roots)[:_ISSUE]
-        self._own: dict[str, Resource] = {ROOTS: wrap(SECRET_TYPE, ROOTS, encode_roots(TrustedRoots(ROOTS, roots)))}
-        self._renewed = False
+        self._signed_by = b""
+        self._roots = ""
+        self._issue = b""
+        self._own: dict[str, Resource] = {}
+        self._changed: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._read_authority()
+        self._unlisten = authority.listen(self._turn_over)
 
     @property
     def state(self) -> State:
@@ -79,16 +84,15 @@ class WorkloadCertificates:
 
     @property
     def pending(self) -> bool:
-        """Whether a certificate was renewed, or the view has changes."""
-        return self._renewed or (self._view is not None and self._view.pending)
+        """Whether something of its own was renewed, or the view has changes."""
+        return bool(self._changed) or (self._view is not None and self._view.pending)
 
     def take(self) -> Changes:
         """What changed."""
         taken = self._view.take() if self._view is not None else Changes({})
         changes = {name: resource for name, resource in taken.changes.items() if name not in _OWN}
-        if self._renewed:
-            self._renewed = False
-            changes[WORKLOAD_CERTIFICATE] = self._own[WORKLOAD_CERTIFICATE]
+        changes.update((name, self._own[name]) for name in _OWN if name in self._changed)
+        self._changed.clear()
         return Changes(changes, taken.causes, taken.revision)
 
     def get(self, name: str) -> Resource | None:
@@ -136,6 +140,7 @@ class WorkloadCertificates:
 
     def close(self) -> None:
         """Forgets the key."""
+        self._unlisten()
         if self._timer is not None:
             self._timer.cancel()
         self._own.clear()
@@ -156,7 +161,8 @@ class WorkloadCertificates:
         data = encode_key_pair(KeyPair(WORKLOAD_CERTIFICATE, "".join(chain).encode(), pem)).data
         end = load_pem_x509_certificate(chain[0].encode()).not_valid_after_utc
         moment = end.timestamp()
-        if end < self._authority.expires:  # else no renewal would last longer
+        signer = self._authority.signer
+        if signer is not None and end < signer.expires:  # else no renewal would last longer
             moment -= (moment - self._now()) / 2
         version = self._issue + int(moment).to_bytes(_MOMENT, "big") + secrets.token_bytes(_CHANCE)
         self._own[WORKLOAD_CERTIFICATE] = wrap(SECRET_TYPE, WORKLOAD_CERTIFICATE, Encoded(data, version))
@@ -171,7 +177,27 @@ class WorkloadCertificates:
 
     def _turn(self) -> None:
         if self._renew():
-            self._renewed = True
+            self._changed.add(WORKLOAD_CERTIFICATE)
+            self._bell()
+
+    def _read_authority(self) -> None:
+        """What stands in a version for the authority, and the roots as they are to be told."""
+        signer = self._authority.signer
+        self._signed_by = signer.fingerprint if signer is not None else b""
+        self._issue = xxh3_64_digest(str(self._identity).encode() + b"\0" + self._signed_by)[:_ISSUE]
+        self._roots = self._authority.root_certificates
+        self._own[ROOTS] = wrap(SECRET_TYPE, ROOTS, encode_roots(TrustedRoots(ROOTS, self._roots.encode())))
+
+    def _turn_over(self) -> None:
+        """The authority in force says that it is another one, or that other roots are trusted."""
+        signed_by, roots, had = self._signed_by, self._roots, WORKLOAD_CERTIFICATE in self._own
+        self._read_authority()
+        if roots != self._roots:
+            self._changed.add(ROOTS)
+        # One that was not asked for, or that the proxy came back with, is renewed as well: it is signed by the old one.
+        if signed_by != self._signed_by and (had or self._timer is not None) and self._renew():
+            self._changed.add(WORKLOAD_CERTIFICATE)
+        if self._changed:
             self._bell()
 
     def _moment(self, version: str) -> float | None:

@@ -22,6 +22,7 @@ from xds.messages.route import SCOPED_ROUTE_TYPE
 from xds.messages.secret import SECRET_TYPE
 from xds.messages.workload import ADDRESS_TYPE
 from xds.server.authentication import Identity
+from xds.server.authority_in_force import AuthorityInForce
 from xds.server.certificate_authority import CertificateAuthority
 from xds.server.proxies import Proxy
 from xds.session.requests import HASHABLE_STRING, ON_DEMAND_SECRETS
@@ -52,7 +53,7 @@ def resource(name: str, text: str) -> Resource:
 
 def surroundings() -> Surroundings:
     tables = Tables.empty()
-    authority = CertificateAuthority.self_signed("cluster.local")
+    authority = AuthorityInForce(CertificateAuthority.self_signed("cluster.local"))
     interest, addresses = Interest(tables, linger=60.0), SharedBook(tables, "quay")
     return Surroundings(tables, interest, authority, 3600.0, "quay", addresses)
 

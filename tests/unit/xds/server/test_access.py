@@ -11,7 +11,7 @@ import pytest
 from tests.kit.accounts import ORDERS, ZTUNNEL, Accounts
 from xds.messages.authorization import AUTHORIZATION_TYPE
 from xds.messages.workload import ADDRESS_TYPE, WORKLOAD_TYPE
-from xds.server.access import SECRET_TYPES, Access, Admission
+from xds.server.access import SECRET_TYPES, Access, Admission, ProxyPod
 from xds.server.authentication import Caller, Identity
 from xds.server.proxies import Claims
 from xds.server.refusals import Refusal
@@ -44,10 +44,55 @@ async def test_role_network_and_node_come_from_what_is_proven() -> None:
     )
 
 
-async def test_a_node_the_token_does_not_name_is_believed_if_the_account_runs_there() -> None:
-    unbound = Identity("cluster.local", "istio-system", "ztunnel")
-    assert (await access().admit(caller(unbound), claims(node="n2"))).node == "n2"
-    assert (await access().admit(caller(unbound), claims(node="n9"))).node == ""
+UNBOUND = Identity("cluster.local", "istio-system", "ztunnel")
+OTHER_POD = ProxyPod("ztunnel", "n2", "net-2")
+
+
+async def test_a_node_that_nothing_proves_is_not_known() -> None:
+    assert (await access().admit(caller(UNBOUND), claims(node="n2"))).node == ""
+
+
+async def test_node_and_network_are_those_of_the_pod_that_the_token_names() -> None:
+    accounts = Accounts()
+    accounts.pods["istio-system", "ztunnel-y"] = OTHER_POD
+    identity = msgspec.structs.replace(UNBOUND, pod="ztunnel-y")
+    proxy = await access(accounts).admit(caller(identity), claims())
+    assert (proxy.node, proxy.network) == ("n2", "net-2")
+
+
+async def test_where_only_the_account_is_proven_the_claim_says_which_of_its_pods_it_is() -> None:
+    accounts = Accounts()
+    accounts.pods["istio-system", "ztunnel-y"] = OTHER_POD
+    proxy = await access(accounts).admit(caller(UNBOUND), claims(pod="ztunnel-y"))
+    assert (proxy.node, proxy.network) == ("n2", "net-2")
+
+
+async def test_a_claimed_pod_of_another_account_gives_nothing() -> None:
+    accounts = Accounts()
+    accounts.pods["istio-system", "gate-1"] = ProxyPod("gate", "n2", "net-2")
+    proxy = await access(accounts).admit(caller(UNBOUND), claims(pod="gate-1"))
+    assert (proxy.node, proxy.network) == ("", "net-1")
+
+
+async def test_a_claimed_node_that_is_not_that_of_the_pod_is_denied() -> None:
+    with pytest.raises(Refusal, match="'n2'"):
+        await access().admit(caller(UNBOUND), claims(pod="ztunnel-x", node="n2"))
+
+
+async def test_a_stream_waits_for_the_pod_that_its_token_names() -> None:
+    accounts = Accounts()
+    identity = msgspec.structs.replace(UNBOUND, pod="ztunnel-y")
+    admitted = asyncio.create_task(access(accounts, patience=60).admit(caller(identity), claims()))
+    await asyncio.sleep(0)
+    accounts.pods["istio-system", "ztunnel-y"] = OTHER_POD
+    accounts.ring()
+    assert (await admitted).node == "n2"
+
+
+async def test_a_proxy_of_another_cluster_opens_no_stream_whatever_account_it_has() -> None:
+    with pytest.raises(Refusal, match="is of cluster 'east'") as caught:
+        await access().admit(caller(msgspec.structs.replace(ZTUNNEL, cluster="east")), claims())
+    assert caught.value.code is grpc.StatusCode.PERMISSION_DENIED
 
 
 @pytest.mark.parametrize(
@@ -149,9 +194,11 @@ async def test_a_ztunnel_may_act_for_the_accounts_of_its_node() -> None:
     await access().authorize_certificate(caller(), ORDERS)
 
 
-async def test_a_ztunnel_of_unknown_node_may_act_for_the_accounts_of_the_cluster() -> None:
-    unbound = Identity("cluster.local", "istio-system", "ztunnel")
-    await access().authorize_certificate(caller(unbound), Identity("cluster.local", "shop", "ledger"))
+async def test_the_node_of_a_ztunnel_is_that_of_its_pod_where_the_token_names_none() -> None:
+    identity = msgspec.structs.replace(UNBOUND, pod="ztunnel-x")
+    await access().authorize_certificate(caller(identity), ORDERS)
+    with pytest.raises(Refusal, match="on node n1"):
+        await access().authorize_certificate(caller(identity), Identity("cluster.local", "shop", "ledger"))
 
 
 async def test_a_pod_heard_of_a_moment_later_gets_its_certificate_then() -> None:
@@ -173,12 +220,9 @@ async def test_a_pod_heard_of_a_moment_later_gets_its_certificate_then() -> None
         pytest.param(ZTUNNEL, Identity("cluster.local", "shop", "ledger"), "on node n1", id="other node"),
         pytest.param(ZTUNNEL, Identity("cluster.local", "shop", "ghost"), "no pod on node n1", id="nobody"),
         pytest.param(ZTUNNEL, Identity("other", "shop", "orders"), "another trust domain", id="other trust domain"),
-        pytest.param(
-            Identity("cluster.local", "istio-system", "ztunnel"),
-            Identity("cluster.local", "shop", "ghost"),
-            "no pod in this cluster",
-            id="nobody, unknown node",
-        ),
+        pytest.param(UNBOUND, ORDERS, "on which node", id="unknown node"),
+        pytest.param(msgspec.structs.replace(UNBOUND, pod="gone"), ORDERS, "on which node", id="unknown pod"),
+        pytest.param(msgspec.structs.replace(ZTUNNEL, cluster="east"), ORDERS, "only the node proxies", id="remote"),
     ],
 )
 async def test_other_certificates_are_denied(identity: Identity, asked: Identity, says: str) -> None:

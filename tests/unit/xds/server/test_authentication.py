@@ -78,7 +78,7 @@ def test_every_other_form_of_uri_is_no_identity(uri: str) -> None:
 
 async def test_a_reviewed_token_makes_a_caller_with_its_cluster() -> None:
     reviewer = Reviewer()
-    caller = await Authenticator(reviewer).authenticate(
+    caller, _ = await Authenticator(reviewer).authenticate(
         "10.0.0.1:1", [("authorization", "Bearer good"), ("clusterid", "west")]
     )
     assert (caller.peer, caller.identity, caller.cluster) == ("10.0.0.1:1", ZTUNNEL, "west")
@@ -86,7 +86,7 @@ async def test_a_reviewed_token_makes_a_caller_with_its_cluster() -> None:
 
 
 async def test_the_scheme_of_the_header_is_read_without_case() -> None:
-    caller = await Authenticator(Reviewer()).authenticate("peer", [("authorization", "bearer good")])
+    caller, _ = await Authenticator(Reviewer()).authenticate("peer", [("authorization", "bearer good")])
     assert caller.identity == ZTUNNEL
 
 

@@ -13,13 +13,14 @@ from tests.kit.certificates import NOW, ORDERS, signing_request
 from xds import protos
 from xds.server.access import Access
 from xds.server.authentication import Caller, Identity
+from xds.server.authority_in_force import AuthorityInForce
 from xds.server.certificate_authority import CertificateAuthority
 from xds.server.certificate_service import LONGEST_MESSAGE, CertificateService
 from xds.server.refusals import Refusal
 
 
 def service() -> CertificateService:
-    return CertificateService(CertificateAuthority.self_signed("cluster.local"), Access(Accounts()))
+    return CertificateService(AuthorityInForce(CertificateAuthority.self_signed("cluster.local")), Access(Accounts()))
 
 
 def message(csr: str, seconds: int = 0, impersonated: str | None = None) -> bytes:
@@ -104,7 +105,7 @@ async def test_an_expired_authority_is_unavailable_and_logged(caplog: pytest.Log
     authority = CertificateAuthority.self_signed("cluster.local", now=lambda: NOW)
     late = CertificateAuthority(authority.key, (), authority.roots, now=lambda: authority.expires)
     with pytest.raises(Refusal) as caught:
-        await CertificateService(late, Access(Accounts())).create_certificate(
+        await CertificateService(AuthorityInForce(late), Access(Accounts())).create_certificate(
             message(signing_request(ORDERS)), caller(Identity.parse(ORDERS))
         )
     assert caught.value.code is grpc.StatusCode.UNAVAILABLE

@@ -19,6 +19,7 @@ from xds import protos
 from xds.encoded import Resource, wrap
 from xds.messages.secret import ROOTS, SECRET_TYPE, WORKLOAD_CERTIFICATE, KeyPair, encode_key_pair
 from xds.server.authentication import Identity
+from xds.server.authority_in_force import AuthorityInForce
 from xds.server.certificate_authority import CertificateAuthority
 from xds.server.workload_certificates import RETRY, WorkloadCertificates
 from xds.session.content import Changes, State
@@ -87,14 +88,15 @@ class Hosts:
 
 
 def certificates(
-    issuer: CertificateAuthority | None = None,
+    issuer: CertificateAuthority | AuthorityInForce | None = None,
     *,
     identity: Identity = GATEWAY,
     view: Hosts | None = None,
     bell: Callable[[], None] = lambda: None,
     lifetime: float = DAY,
 ) -> WorkloadCertificates:
-    return WorkloadCertificates(issuer or authority(), identity, view, bell, lifetime=lifetime, now=seconds)
+    in_force = issuer if isinstance(issuer, AuthorityInForce) else AuthorityInForce(issuer or authority(), now=moment)
+    return WorkloadCertificates(in_force, identity, view, bell, lifetime=lifetime, now=seconds)
 
 
 def own(reading: WorkloadCertificates) -> Resource:
