@@ -208,8 +208,8 @@ async def test_a_ztunnel_that_holds_a_gateway_keeps_it_while_a_restarted_control
             # It has read beta, and knows of its gateway no more than the name.
             await eventually(lambda: server.asked)
             assert f"DNS name {NAME} of a gateway is being looked up" in again.control.readiness().waiting
+            before = len(ztunnel.machine.received)
             async with again.connect(ztunnel) as client:
-                before = len(client.machine.received)
                 await client.until(lambda machine: len(machine.received) > before)
                 assert dialled(ztunnel) == {f"{OLD}:15008"}
                 server.silent = False

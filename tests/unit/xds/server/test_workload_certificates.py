@@ -317,6 +317,89 @@ async def test_the_version_of_roots_is_that_of_their_content() -> None:
     assert not certificates(authority()).current(ROOTS, roots.version)
 
 
+# When the authority is another one.
+
+
+OVERLAP = timedelta(hours=1)
+
+
+class Turning:
+    """An authority that is followed by another, and a stream that has the certificate and the roots."""
+
+    def __init__(self) -> None:
+        self.old, self.new = Issuer("old"), Issuer("new")
+        self.in_force = AuthorityInForce(authority(self.old), overlap=OVERLAP, now=moment)
+        self.bell = Bell()
+        self.reading = certificates(self.in_force, bell=self.bell)
+
+    async def passes(self, time: timedelta) -> None:
+        await asyncio.sleep(time.total_seconds() + 0.001)
+        self.in_force.advance()
+
+
+@virtual_time
+async def test_new_roots_are_told_and_the_certificate_stays() -> None:
+    world = Turning()
+    first = own(world.reading)
+    world.in_force.use(authority(world.new))
+    assert len(world.bell.rung) == 1
+    changes = world.reading.take().changes
+    assert set(changes) == {ROOTS}
+    told = changes[ROOTS]
+    assert told is not None
+    pem = secret(told).validation_context.trusted_ca.inline_bytes
+    assert x509.load_pem_x509_certificates(pem) == [world.old.certificate, world.new.certificate]
+    assert own(world.reading) == first
+    assert not world.reading.pending
+
+
+@virtual_time
+async def test_once_another_authority_signs_the_certificate_is_renewed_at_once() -> None:
+    world = Turning()
+    first = own(world.reading)
+    world.in_force.use(authority(world.new))
+    world.reading.take()
+    await world.passes(OVERLAP)
+    changes = world.reading.take().changes
+    renewed = changes[WORKLOAD_CERTIFICATE]
+    assert renewed is not None
+    assert (chain(first)[0].issuer, chain(renewed)[0].issuer) == (
+        world.old.certificate.subject,
+        world.new.certificate.subject,
+    )
+
+
+@virtual_time
+async def test_the_certificate_of_an_earlier_stream_is_renewed_as_well() -> None:
+    world = Turning()
+    before = own(world.reading)
+    world.reading.close()
+    again = certificates(world.in_force)
+    assert again.current(WORKLOAD_CERTIFICATE, before.version)
+    world.in_force.use(authority(world.new))
+    assert again.current(WORKLOAD_CERTIFICATE, before.version)
+    await world.passes(OVERLAP)
+    assert not again.current(WORKLOAD_CERTIFICATE, before.version)
+    assert WORKLOAD_CERTIFICATE in again.take().changes
+
+
+@virtual_time
+async def test_a_certificate_that_nobody_asked_for_is_not_made_when_the_authority_changes() -> None:
+    world = Turning()
+    world.in_force.use(authority(world.new))
+    await world.passes(OVERLAP)
+    assert set(world.reading.take().changes) == {ROOTS}
+
+
+@virtual_time
+async def test_a_stream_that_has_ended_hears_of_no_authority() -> None:
+    world = Turning()
+    own(world.reading)
+    world.reading.close()
+    world.in_force.use(authority(world.new))
+    assert world.bell.rung == []
+
+
 # What the view holds besides.
 
 
