@@ -1,6 +1,6 @@
 """An ADS client, for the command line and for tests: connects as a proxy does, shows what a proxy would be told.
 
-In: an address, a node id, and for TLS a root certificate and a token. Out: responses as plain records, whose resources
+In: an address, a node id, and for TLS a root certificate and a token or a client certificate. Out: responses as plain records, whose resources
 hold the bytes of their messages. It acknowledges nothing by itself: the caller does.
 """
 
@@ -73,6 +73,7 @@ class AdsClient:
 
     `root_certificates` is PEM and makes the connection TLS; without it the connection is plaintext. `cluster` is the
     cluster whose API server is to judge the token. `token` may be a text or a file, which is then read for each call.
+    `certificate` is a private key and a chain to show, both PEM.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class AdsClient:
         token: str | Path | None = None,
         cluster: str = "",
         server_name: str = "",
+        certificate: tuple[bytes, bytes] = (b"", b""),
     ) -> None:
         self.node: Final = protos.envoy.config.core.v3.Node(id=node_id)
         self.node.metadata.update(dict(metadata or {}))
@@ -93,11 +95,12 @@ class AdsClient:
         options = list(_OPTIONS)
         if server_name:
             options.append(("grpc.ssl_target_name_override", server_name))  # type: ignore[arg-type]
-        self._channel: Any = (
-            grpc.aio.insecure_channel(address, options=options)
-            if root_certificates is None
-            else grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(root_certificates), options=options)
-        )
+        if root_certificates is None:
+            self._channel: Any = grpc.aio.insecure_channel(address, options=options)
+        else:
+            key, chain = (part or None for part in certificate)
+            credentials = grpc.ssl_channel_credentials(root_certificates, key, chain)
+            self._channel = grpc.aio.secure_channel(address, credentials, options=options)
 
     async def __aenter__(self) -> Self:
         return self
