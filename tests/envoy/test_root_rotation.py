@@ -58,10 +58,10 @@ async def test_a_root_is_replaced_without_a_failed_request(tmp_path: Path, binar
         following = CertificateAuthority.self_signed(TRUST_DOMAIN)
         (new,) = following.roots
         # Pods keep the certificates they are started with, as proxies do that renewed theirs just before.
-        both = tmp_path / "both.pem"
-        both.write_bytes(old.public_bytes(Encoding.PEM) + new.public_bytes(Encoding.PEM))
+        bundle = tmp_path / "both.pem"
+        bundle.write_bytes(old.public_bytes(Encoding.PEM) + new.public_bytes(Encoding.PEM))
         for site in mesh.stage.sites:
-            pods = [msgspec.structs.replace(pod, root=both) for pod in mesh.stage.destinations(site)]
+            pods = [msgspec.structs.replace(pod, root=bundle) for pod in mesh.stage.destinations(site)]
             await mesh.plane.start_pods(site, pods)
         for gateway in [await mesh.start_gateway(site) for site in mesh.stage.sites]:
             await gateway.ready()
@@ -73,7 +73,8 @@ async def test_a_root_is_replaced_without_a_failed_request(tmp_path: Path, binar
             give(cacerts, following, new)
 
             async def trusted() -> bool:
-                return all([(await certificates(envoy))[1] == {old.serial_number, new.serial_number} for envoy in gateways])
+                both = {old.serial_number, new.serial_number}
+                return all([(await certificates(envoy))[1] == both for envoy in gateways])
 
             await mesh.ingress.until(trusted, "told of both roots", 20.0)
             for envoy in gateways:

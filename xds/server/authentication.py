@@ -235,14 +235,16 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     identity: str
     pod: str = ""
     node: str = ""
+    cluster: str = ""
 
 
 class TokenFile:
     """A TokenReviewer over a JSON or YAML file, where no API server can review tokens: demos, tests, directories.
 
-    The file maps each token to `{identity: spiffe://..., pod: ..., node: ...}` (pod and node may be left out). It is
-    read again when it changes; a changed file that cannot be used leaves the last good content in force and is logged
-    once. Only digests of tokens are kept, and a look-up by digest takes equally long however much of a token is right.
+    The file maps each token to `{identity: spiffe://..., pod: ..., node: ..., cluster: ...}`; pod and node may be left
+    out, and cluster for the tokens of home. It is read again when it changes; a changed file that cannot be used leaves
+    the last good content in force and is logged once. Only digests of tokens are kept, and a look-up by digest takes
+    equally long however much of a token is right.
     """
 
     def __init__(self, path: Path) -> None:
@@ -298,9 +300,10 @@ def _read_tokens(path: Path) -> dict[bytes, Identity]:
             raise TokenFileError(f"{where}: the token is no text; quote it")
         try:
             entry = msgspec.convert(value, _Entry)
-            identities[_token_digest(token)] = Identity.parse(entry.identity, pod=entry.pod, node=entry.node)
+            identity = Identity.parse(entry.identity, pod=entry.pod, node=entry.node)
+            identities[_token_digest(token)] = msgspec.structs.replace(identity, cluster=entry.cluster)
         except msgspec.ValidationError as error:
-            raise TokenFileError(f"{where}: {error}; known fields are identity, pod, node") from None
+            raise TokenFileError(f"{where}: {error}; known fields are identity, pod, node, cluster") from None
         except ValueError as error:
             raise TokenFileError(f"{where}: field identity: {error}") from None
     return identities
