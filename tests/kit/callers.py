@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
@@ -74,20 +75,26 @@ CALLERS: Final[dict[Port, tuple[Caller, ...]]] = {
 
 
 class Callers:
-    """A control plane on the ports of `CALLERS`, and clients of it. Use it as an async context manager."""
+    """A control plane on the ports of `CALLERS`, and clients of it. Use it as an async context manager.
 
-    def __init__(self, directory: Path) -> None:
-        self._home = directory / "west"
-        write_manifests(self._home, *_home(CertificateAuthority.self_signed("web").issue_server([HOST])))
+    `settings` are further ones of the control plane; `home` is the directory of its cluster and `identities` the file
+    of tokens. Client certificates live for `lifetime` from when they are made.
+    """
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        self.home = directory / "west"
+        self.lifetime = timedelta(hours=1)
+        self._host = CertificateAuthority.self_signed("web").issue_server([HOST])
+        write_manifests(self.home, *self.manifests())
         cacerts = directory / "cacerts"
         cacerts.mkdir()
         self._authority = _write_authority(cacerts)
         known = (WORKLOAD, REMOTE, ZTUNNEL, UNBOUND, EAST_WEST, INGRESS)
-        identities = directory / "identities.json"
-        identities.write_text(
+        self.identities = directory / "identities.json"
+        self.identities.write_text(
             json.dumps(
                 {
-                    _token(caller): {
+                    self.token(caller): {
                         "identity": str(caller.identity),
                         "pod": caller.identity.pod,
                         "cluster": caller.cluster,
@@ -96,7 +103,7 @@ class Callers:
                 }
             )
         )
-        self.plane = Plane(self._home, identities=identities, cacerts=cacerts)
+        self.plane = Plane(self.home, identities=self.identities, cacerts=cacerts, **settings)
 
     async def __aenter__(self) -> Self:
         await self.plane.__aenter__()
@@ -106,6 +113,14 @@ class Callers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.plane.stop()
+
+    def token(self, caller: Caller) -> str:
+        """The token of a caller."""
+        return caller.name.replace(" ", "-")
+
+    def manifests(self, without: str = "") -> list[m.Manifest]:
+        """What home holds, without the pod of that name."""
+        return [one for one in _home(self._host) if one["metadata"]["name"] != without]
 
     def address(self, port: Port) -> str:
         """Where that port is here."""
@@ -122,7 +137,7 @@ class Callers:
                 self.address(port),
                 node_id=caller.node_id,
                 root_certificates=self._authority.root_certificates.encode(),
-                token=None if port == "15013" or caller == NOBODY else _token(caller),
+                token=None if port == "15013" or caller == NOBODY else self.token(caller),
                 certificate=self.certificate(caller) if port == "15013" else (b"", b""),
                 cluster=caller.cluster,
             )
@@ -140,7 +155,7 @@ class Callers:
 
     def metadata(self, port: Port, caller: Caller) -> tuple[tuple[str, str], ...]:
         """What such a call says of itself."""
-        return (("authorization", f"Bearer {_token(caller)}"),) if port == "15012" and caller != NOBODY else ()
+        return (("authorization", f"Bearer {self.token(caller)}"),) if port == "15012" and caller != NOBODY else ()
 
     def certificate(self, caller: Caller) -> tuple[bytes, bytes]:
         """A key, and a chain for what the caller says it is; empty for one that shows none."""
@@ -148,12 +163,8 @@ class Callers:
             return b"", b""
         issuer = CertificateAuthority.self_signed("cluster.local") if caller == FORGER else self._authority
         key = ec.generate_private_key(ec.SECP256R1())
-        *chain, _roots = issuer.issue(key.public_key(), caller.identity)
+        *chain, _roots = issuer.issue(key.public_key(), caller.identity, int(self.lifetime.total_seconds()))
         return _pem(key), "".join(chain).encode()
-
-
-def _token(caller: Caller) -> str:
-    return caller.name.replace(" ", "-")
 
 
 def _pem(key: Any) -> bytes:
