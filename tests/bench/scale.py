@@ -13,6 +13,7 @@ answers, with and without a thousand connections of strangers (`tests.bench.crow
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import tempfile
@@ -33,7 +34,6 @@ from tests.bench.memory import used
 from tests.bench.peers import ControlPlane, Isthmus, Starter, peers, quiet
 from tests.bench.results import Results, Stolen, quantile, reference
 from tests.kit import manifests
-from tests.kit.plane import write_identities
 
 GAP = 1.0
 """Seconds between two changes: the clients have two cores between them, and the control plane."""
@@ -224,7 +224,9 @@ def goals(size: Size) -> dict[str, float]:
 
 def with_identities(path: Path, count: int) -> Starter:
     """Isthmus, told whose tokens those of so many ztunnels are."""
-    write_identities(path, {token_of(number): ("istio-system/ztunnel", "") for number in range(count)})
+    of = "spiffe://cluster.local/ns/istio-system/sa/ztunnel"
+    known = {token_of(n): {"identity": of, "pod": f"ztunnel-{n}", "node": "node-0"} for n in range(count)}
+    path.write_text(json.dumps(known))
 
     def start(cluster: str, kubeconfig: bytes, *, file: Path) -> AbstractContextManager[ControlPlane]:
         return Isthmus(cluster, kubeconfig, "--identities", str(file))

@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 import grpc
+import msgspec
 import pytest
 
 from tests.kit.accounts import NODE_ID, ORDERS, ZTUNNEL, Accounts
@@ -18,6 +19,7 @@ from xds.messages.workload import ADDRESS_TYPE
 from xds.records import Ack, Push, Record, StreamClosed, StreamOpened
 from xds.server.access import Access
 from xds.server.dialogue import Variant
+from xds.server.rates import Rate
 from xds.server.refusals import Refusal
 from xds.server.streams import Limits, Streams
 
@@ -329,6 +331,39 @@ async def test_a_request_beyond_the_limit_is_refused_with_the_limit() -> None:
         refused = await refusal(peer)
     assert refused.code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "1000" in refused.message
+
+
+async def test_a_pod_that_opens_streams_too_often_is_refused_and_no_other() -> None:
+    server = Server(Limits(opened=Rate(per_second=0.001, burst=2)))
+    for _ in range(2):
+        async with Peer(server.streams) as peer:
+            await subscribed(peer)
+    async with Peer(server.streams) as peer:
+        refused = await refusal(peer)
+    assert refused.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "too often" in refused.message
+    async with Peer(server.streams, identity=msgspec.structs.replace(ZTUNNEL, pod="ztunnel-y"), node_id="z") as other:
+        await subscribed(other)
+
+
+@virtual_time
+async def test_a_peer_that_asks_too_fast_is_read_more_slowly_and_loses_nothing() -> None:
+    server = Server(Limits(requests=Rate(per_second=4.0, burst=3)))
+    server.content.apply(ADDRESS_TYPE, workload("a"))
+    loop = asyncio.get_running_loop()
+    async with Peer(server.streams) as peer:
+        peer.ask(ADDRESS_TYPE)
+        peer.ack(await peer.response())
+        began = loop.time()
+        for number in range(10):
+            peer.ask(ADDRESS_TYPE, resource_names_subscribe=[str(number)])
+        removed: set[str] = set()
+        while len(removed) < 10:
+            answer = await peer.response()
+            removed |= set(answer.removed_resources)
+            peer.ack(answer)
+        assert removed == {str(number) for number in range(10)}
+        assert 2 <= loop.time() - began <= 5
 
 
 @pytest.mark.parametrize(

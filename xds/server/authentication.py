@@ -19,9 +19,10 @@ from typing import Final, Protocol
 
 import grpc
 import msgspec
+from cachetools import LRUCache
 
 from xds.server import refusals
-from xds.server.rates import Rate, Rates, host_of
+from xds.server.rates import MOST_KEYS, Rate, Rates, host_of
 from xds.server.refusals import Refusal
 
 logger = logging.getLogger(__name__)
@@ -112,8 +113,9 @@ class Proof(Protocol):
 
 class Authenticator:
     """Judges the metadata of calls. At most `concurrency` reviews run at once, so that a flood of calls with random
-    tokens cannot become a flood of requests to an API server; each may take `timeout` seconds. An address whose calls
-    were refused more often than `refused` allows is refused without a review, until that is over.
+    tokens cannot become a flood of requests to an API server; each may take `timeout` seconds. From an address whose
+    calls were refused more often than `refused` allows, no token is reviewed until that is over but those that were
+    accepted before: pods may share the address of their node.
     """
 
     def __init__(
@@ -128,21 +130,24 @@ class Authenticator:
         self._timeout = timeout
         self._turns = asyncio.Semaphore(concurrency)
         self._refused = Rates(refused)
+        self._accepted: LRUCache[bytes, None] = LRUCache(MOST_KEYS)
 
     async def authenticate(self, peer: str, metadata: Iterable[tuple[str, str | bytes]]) -> tuple[Caller, TokenProof]:
         """The caller and its proof, a token. Raises Refusal: UNAUTHENTICATED, UNAVAILABLE when nobody could judge,
         RESOURCE_EXHAUSTED when too much of that address was refused.
         """
         address = host_of(peer)
-        if self._refused.spent(address):
-            raise refusals.exhausted("too many calls of this address had no token that is accepted: wait a while")
         try:
             token, cluster = _credentials(metadata)
+            digest = _token_digest(token)
+            if self._refused.spent(address) and digest not in self._accepted:
+                raise refusals.exhausted("too many calls of this address had no token that is accepted: wait a while")
             identity = await self.review(token, cluster, peer)
         except Refusal as refusal:
             if refusal.code is grpc.StatusCode.UNAUTHENTICATED:
                 self._refused.take(address)
             raise
+        self._accepted[digest] = None
         return Caller(peer=peer, identity=identity, cluster=cluster), TokenProof(self, token, cluster, identity, peer)
 
     async def review(self, token: str, cluster: str, peer: str) -> Identity:

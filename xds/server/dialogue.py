@@ -82,7 +82,7 @@ class Dialogue:
         self._transport = transport
         self._records = records
         self._most = request_bytes
-        self._pace = Pace(requests)
+        self._pace = Pace(requests, clock=asyncio.get_running_loop().time)
         self._bell = asyncio.Event()
         nonces = map(f"{secrets.token_hex(4)}-{{}}".format, itertools.count(1))
         self._session = _SESSIONS[variant](views_for(proxy, self._bell.set), nonces, order)

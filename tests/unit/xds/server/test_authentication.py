@@ -12,6 +12,7 @@ import grpc
 import pytest
 
 from xds.server.authentication import LONGEST_TOKEN, Authenticator, Identity, TokenFile, TokenFileError
+from xds.server.rates import Rate
 from xds.server.refusals import Refusal
 
 ZTUNNEL = Identity("cluster.local", "istio-system", "ztunnel", pod="ztunnel-x", node="n1")
@@ -110,6 +111,74 @@ async def test_a_call_without_one_usable_token_is_refused_without_asking_anybody
     refusal = await refused(Authenticator(reviewer), *metadata)
     assert refusal.code is grpc.StatusCode.UNAUTHENTICATED
     assert reviewer.asked == []
+
+
+FLOODER, BESIDE, ELSEWHERE = "ipv4:10.0.0.1:1", "ipv4:10.0.0.1:2", "ipv4:10.0.0.2:1"
+GOOD, BAD = (("authorization", "Bearer good"),), (("authorization", "Bearer bad"),)
+
+
+async def flooded(*, known: bool = False) -> tuple[Authenticator, Reviewer]:
+    """An authenticator, and its reviewer, that one address has sent three bad tokens, which is all it may."""
+    reviewer = Reviewer()
+    authenticator = Authenticator(reviewer, refused=Rate(per_second=0.001, burst=3))
+    if known:
+        await authenticator.authenticate(BESIDE, GOOD)
+    for _ in range(3):
+        with pytest.raises(Refusal, match="not accepted"):
+            await authenticator.authenticate(FLOODER, BAD)
+    reviewer.asked.clear()
+    return authenticator, reviewer
+
+
+async def test_no_more_tokens_are_reviewed_for_an_address_that_was_refused_too_often() -> None:
+    authenticator, reviewer = await flooded()
+    for metadata in (BAD, GOOD):
+        with pytest.raises(Refusal) as caught:
+            await authenticator.authenticate(BESIDE, metadata)
+        assert caught.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert reviewer.asked == []
+
+
+async def test_a_token_that_was_accepted_before_is_still_accepted_there() -> None:
+    authenticator, reviewer = await flooded(known=True)
+    caller, _ = await authenticator.authenticate(BESIDE, GOOD)
+    assert caller.identity == ZTUNNEL
+    assert reviewer.asked == [("good", "")]
+
+
+async def test_other_addresses_are_heard_as_before() -> None:
+    authenticator, _ = await flooded()
+    caller, _ = await authenticator.authenticate(ELSEWHERE, GOOD)
+    assert caller.identity == ZTUNNEL
+
+
+async def test_a_reviewer_that_cannot_tell_is_not_held_against_the_caller() -> None:
+    reviewer = Reviewer(OSError("down"))
+    authenticator = Authenticator(reviewer, refused=Rate(per_second=0.001, burst=1))
+    for _ in range(3):
+        with pytest.raises(Refusal, match="try again"):
+            await authenticator.authenticate(FLOODER, GOOD)
+    reviewer.failure = None
+    await authenticator.authenticate(FLOODER, GOOD)
+
+
+async def test_the_proof_of_a_call_asks_for_its_token_again() -> None:
+    reviewer = Reviewer()
+    _, proof = await Authenticator(reviewer).authenticate(FLOODER, GOOD)
+    assert await proof.refusal() is None
+    assert reviewer.asked == [("good", ""), ("good", "")]
+
+
+async def test_a_proof_that_nobody_can_judge_holds() -> None:
+    reviewer = Reviewer()
+    _, proof = await Authenticator(reviewer).authenticate(FLOODER, GOOD)
+    reviewer.failure = OSError("down")
+    assert await proof.refusal() is None
+
+
+async def test_a_proof_shows_no_token() -> None:
+    _, proof = await Authenticator(Reviewer()).authenticate(FLOODER, GOOD)
+    assert "good" not in repr(proof)
 
 
 async def test_a_token_nobody_vouches_for_is_unauthenticated() -> None:

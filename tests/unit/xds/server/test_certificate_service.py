@@ -16,6 +16,7 @@ from xds.server.authentication import Caller, Identity
 from xds.server.authority_in_force import AuthorityInForce
 from xds.server.certificate_authority import CertificateAuthority
 from xds.server.certificate_service import LONGEST_MESSAGE, CertificateService
+from xds.server.rates import Rate
 from xds.server.refusals import Refusal
 
 
@@ -99,6 +100,18 @@ async def test_what_is_not_due_is_refused(
     request_bytes: bytes, identity: Identity | None, code: grpc.StatusCode
 ) -> None:
     assert (await refusal(request_bytes, identity)).code is code
+
+
+def test_a_pod_that_asks_for_too_many_certificates_is_refused_and_no_other() -> None:
+    authority = AuthorityInForce(CertificateAuthority.self_signed("cluster.local"))
+    limited = CertificateService(authority, Access(Accounts()), rate=Rate(per_second=0.001, burst=2))
+    own = Identity("cluster.local", "shop", "orders", pod="orders-1")
+    for _ in range(2):
+        limited.admit(caller(own))
+    with pytest.raises(Refusal, match="shop/orders/orders-1") as caught:
+        limited.admit(caller(own))
+    assert caught.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    limited.admit(caller(Identity("cluster.local", "shop", "orders", pod="orders-2")))
 
 
 async def test_an_expired_authority_is_unavailable_and_logged(caplog: pytest.LogCaptureFixture) -> None:
