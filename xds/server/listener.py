@@ -201,7 +201,9 @@ class Listener:
 
     async def _serve_stream(self, variant: Variant, context: Any, *, proven: bool) -> None:
         caller = await self._authenticate(context) if proven else Caller(_peer(context))
-        await self._streams.serve(variant, GrpcTransport(context), caller)
+        transport = GrpcTransport(context)
+        await transport.open()
+        await self._streams.serve(variant, transport, caller)
 
     async def _create_certificate(self, _: Any, context: Any) -> bytes:
         async def create() -> bytes:
@@ -227,6 +229,17 @@ class GrpcTransport:
 
     def __init__(self, context: Any) -> None:
         self._context = context
+
+    async def open(self) -> None:
+        """Sends the headers, before anything can end the stream.
+
+        Left alone they go with the first response. A stream that ends while that is under way would send them once more
+        with its status, which gRPC refuses, and the peer would wait for ever.
+        """
+        try:
+            await self._context.send_initial_metadata(())
+        except grpc.aio.InternalError:
+            raise Disconnected from None
 
     async def read(self) -> bytes | None:
         """The next message; None after the last one."""
