@@ -5,7 +5,7 @@ CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/isthmus-tests
 VENV := .venv
 BIN := $(VENV)/bin
 
-PARTS := unit golden feature conformance property fault envoy kube operate deploy
+PARTS := unit golden feature conformance property fault fuzz envoy kube operate deploy
 BENCHMARKS := pipeline watchers faults ambient dataplane domains scale operate
 BENCHES = $(foreach name,$(filter $(or $(NAME),$(BENCHMARKS)),$(BENCHMARKS)),$(if $(wildcard tests/bench/$(name).py),$(name)))
 PART ?=
@@ -60,7 +60,7 @@ demo: ready ## two clusters and traffic between them (ONCE=1: one round, then ex
 envoy: ready ## the Envoy that tests and demo run, in a place of its own; prints where
 	@$(BIN)/python -m tests.kit.envoy
 
-test: ready ## all tests, or PART=unit (golden, feature, conformance, property, fault, envoy, kube, operate, deploy)
+test: ready ## all tests, or PART=unit (golden, feature, conformance, property, fault, fuzz, envoy, kube, operate, deploy)
 	@test -z "$(PART)" || test -d "tests/$(PART)" || { echo "make test: there is no tests/$(PART); parts: $(PARTS)" >&2; exit 1; }
 	$(BIN)/python -m pytest $(if $(PART),tests/$(PART),tests) $(PYTEST_ARGS)
 

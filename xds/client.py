@@ -1,7 +1,7 @@
 """An ADS client, for the command line and for tests: connects as a proxy does, shows what a proxy would be told.
 
-In: an address, a node id, and for TLS a root certificate and a token or a client certificate. Out: responses as plain records, whose resources
-hold the bytes of their messages. It acknowledges nothing by itself: the caller does.
+In: an address, a node id, and for TLS a root certificate and a token or a client certificate. Out: responses as plain
+records, whose resources hold the bytes of their messages. It acknowledges nothing by itself: the caller does.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ _ATTACKS_ON_PARSERS = (
     OverflowError,
     UnsupportedAlgorithm,
     x509.DuplicateExtension,
+    x509.InvalidVersion,
     x509.UnsupportedGeneralNameType,
 )
 

@@ -21,6 +21,7 @@ from tests.kit.accounts import NODE_ID
 from tests.kit.certificates import ORDERS, signing_request
 from tests.kit.eventually import eventually
 from tests.kit.grpc_server import ANY, SETTINGS, Server, workload
+from xds import protos
 from xds.client import AdsClient, AdsStream, DeltaStream, SotwStream, StreamEnded
 from xds.messages.authorization import AUTHORIZATION_TYPE
 from xds.messages.workload import ADDRESS_TYPE
@@ -32,6 +33,7 @@ from xds.server.rates import Rate
 from xds.server.server_certificate import ServerCredentials, Signed
 from xds.server.streams import Limits, Stream
 
+discovery = protos.envoy.service.discovery.v3
 HEALTH = "/grpc.health.v1.Health/Check"
 ADS = "/envoy.service.discovery.v3.AggregatedDiscoveryService/"
 STREAMS = [ADS + "DeltaAggregatedResources", ADS + "StreamAggregatedResources"]
@@ -258,6 +260,24 @@ async def test_a_stream_that_says_nothing_is_ended() -> None:
     limits = Limits(first_request=0.05)
     async with Server(limits=limits) as server, server.client() as client, client.delta() as stream:
         assert (await ended(stream)).code is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+@pytest.mark.parametrize("method", STREAMS)
+async def test_a_stream_that_ends_while_its_first_response_goes_out_ends_with_its_status(
+    server: Server, method: str
+) -> None:
+    message = discovery.DeltaDiscoveryRequest if "Delta" in method else discovery.DiscoveryRequest
+    addresses = message(type_url=ADDRESS_TYPE, node=protos.envoy.config.core.v3.Node(id=NODE_ID))
+    requests = [addresses.SerializeToString(), message(type_url=AUTHORIZATION_TYPE).SerializeToString(), b"\xff"]
+    async with raw_channel(server, "tls") as channel:
+        for _ in range(20):  # Which of the two is first is a matter of chance.
+            call = channel.stream_stream(method)(metadata=(("authorization", "Bearer ztunnel-token"),), timeout=5)
+            for data in requests:
+                await call.write(data)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                while await call.read() is not grpc.aio.EOF:
+                    pass
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_a_client_that_says_no_more_ends_its_stream_with_ok(server: Server) -> None:

@@ -72,6 +72,13 @@ async def refusal(peer: Peer) -> Refusal:
 
 
 @BOTH
+async def test_nothing_is_parsed_of_an_account_that_may_open_no_stream(server: Server, variant: Variant) -> None:
+    async with Peer(server.streams, variant, identity=ORDERS) as peer:
+        peer.send(b"\xff no request")
+        assert (await refusal(peer)).code is grpc.StatusCode.PERMISSION_DENIED
+
+
+@BOTH
 async def test_a_ztunnel_is_answered_both_of_its_types(server: Server, variant: Variant) -> None:
     async with Peer(server.streams, variant) as peer:
         peer.ask(ADDRESS_TYPE)

@@ -43,5 +43,5 @@ def certificate_expiry(certificate: str | bytes) -> float:
         else:
             found = x509.load_der_x509_certificate(certificate)
         return found.not_valid_after_utc.timestamp()
-    except ValueError:
+    except (ValueError, x509.InvalidVersion):
         return 0.0

@@ -102,6 +102,14 @@ class Access:
         self._admissions = admissions
         self._patience = patience
 
+    async def expect(self, caller: Caller) -> None:
+        """Returns if the account of `caller` may open streams at all. Asked before anything it says is parsed.
+
+        Raises Refusal (PERMISSION_DENIED).
+        """
+        if caller.identity is not None:
+            await self._reader(caller.identity)
+
     async def admit(self, caller: Caller, claims: Claims) -> Proxy:
         """The proxy behind a stream's first request. Waits, without limit, until admissions are known at all.
 
@@ -110,22 +118,7 @@ class Access:
         if caller.identity is None:
             return await self._admit_unproven(caller, claims)
         identity = caller.identity
-        if identity.cluster:
-            raise refusals.denied(
-                f"{identity} is of cluster {identity.cluster!r}, whose proxies are not served here: "
-                "a proxy connects to the control plane of its own cluster"
-            )
-        admission = await self._admission(identity)
-        if admission is None:
-            raise refusals.denied(
-                f"no pod of this cluster runs as service account {identity.account}: "
-                "a proxy connects to the control plane of its own cluster, with the token of its own account"
-            )
-        if admission.role not in READABLE:
-            raise refusals.denied(
-                f"service account {identity.account} is that of plain workloads, which read no configuration: "
-                "run the proxy under an account of its own"
-            )
+        admission = await self._reader(identity)
         _compare("namespace", claims.namespace, identity.namespace)
         _compare("service account", claims.service_account, identity.service_account)
         _compare("pod", claims.pod, identity.pod)
@@ -171,6 +164,26 @@ class Access:
             node=claims.node,
             metadata=claims.metadata,
         )
+
+    async def _reader(self, identity: Identity) -> Admission:
+        """The admission of an account that may open streams; raises Refusal."""
+        if identity.cluster:
+            raise refusals.denied(
+                f"{identity} is of cluster {identity.cluster!r}, whose proxies are not served here: "
+                "a proxy connects to the control plane of its own cluster"
+            )
+        admission = await self._admission(identity)
+        if admission is None:
+            raise refusals.denied(
+                f"no pod of this cluster runs as service account {identity.account}: "
+                "a proxy connects to the control plane of its own cluster, with the token of its own account"
+            )
+        if admission.role not in READABLE:
+            raise refusals.denied(
+                f"service account {identity.account} is that of plain workloads, which read no configuration: "
+                "run the proxy under an account of its own"
+            )
+        return admission
 
     def may_read(self, proxy: Proxy, type_url: str) -> bool:
         """Whether a proxy is served a type at all; one that is not gets an empty answer, as for a type without

@@ -24,6 +24,14 @@ SHORTEST_RSA_KEY: Final = 2048
 # The time to verify grows with the square of the length, and the sender chooses the length.
 LONGEST_RSA_KEY: Final = 4096
 _BEGIN: Final = "-----BEGIN CERTIFICATE REQUEST-----"
+# What cryptography raises for bytes that are no sound request.
+_FAULTS_OF_REQUESTS: Final = (
+    ValueError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
 _HASHES: Final = (hashes.SHA256, hashes.SHA384, hashes.SHA512)
 
 
@@ -49,7 +57,7 @@ def read_certificate_request(pem: str) -> CertificateRequest:
         public_key = _checked_key(request)
         _check_signature(request)
         identity = _asked_identity(request)
-    except (ValueError, UnsupportedAlgorithm, x509.UnsupportedGeneralNameType, x509.DuplicateExtension):
+    except _FAULTS_OF_REQUESTS:
         # cryptography parses lazily: a request can turn out malformed at any of these steps.
         raise refusals.invalid("the certificate request is malformed: send a PKCS #10 request") from None
     return CertificateRequest(identity, public_key)

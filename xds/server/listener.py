@@ -212,7 +212,9 @@ class Listener:
     def _stream_handler(self, variant: Variant, proving: Proving | None) -> Any:
         async def serve(context: Any) -> None:
             caller, proof = await proving(context) if proving is not None else (Caller(_peer(context)), None)
-            await self._streams.serve(variant, GrpcTransport(context), caller, proof)
+            transport = GrpcTransport(context)
+            await transport.open()
+            await self._streams.serve(variant, transport, caller, proof)
 
         async def handle(_: Any, context: Any) -> None:
             await _answer(context, serve(context))
@@ -252,6 +254,17 @@ class GrpcTransport:
 
     def __init__(self, context: Any) -> None:
         self._context = context
+
+    async def open(self) -> None:
+        """Sends the headers, before anything can end the stream.
+
+        Left alone they go with the first response. A stream that ends while that is under way would send them once more
+        with its status, which gRPC refuses, and the peer would wait for ever.
+        """
+        try:
+            await self._context.send_initial_metadata(())
+        except grpc.aio.InternalError:
+            raise Disconnected from None
 
     async def read(self) -> bytes | None:
         """The next message; None after the last one."""

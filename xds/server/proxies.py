@@ -12,22 +12,11 @@ import msgspec
 
 from xds.server import refusals
 from xds.server.authentication import Identity
-from xds.session.requests import Node
+from xds.session.requests import KNOWN_METADATA, Node
 
 LONGEST_NODE_ID: Final = 1024
 # Generous against Kubernetes' names of at most 253 characters, mean against a node that is meant to fill memory.
 LONGEST_METADATA_VALUE: Final = 512
-KEPT_METADATA: Final = (
-    "CLUSTER_ID",
-    "INSTANCE_IPS",
-    "ISTHMUS_BIND",
-    "ISTHMUS_HTTPS_PORT",
-    "ISTHMUS_HTTP_PORT",
-    "NAME",
-    "NAMESPACE",
-    "NODE_NAME",
-    "SERVICE_ACCOUNT",
-)
 
 
 class Claims(msgspec.Struct, frozen=True):
@@ -83,7 +72,7 @@ def claims_of(node: Node | None) -> Claims:
         raise refusals.invalid("the first request names no node: set node.id in the proxy's bootstrap")
     if len(node.id) > LONGEST_NODE_ID:
         raise refusals.invalid(f"node.id is longer than {LONGEST_NODE_ID} characters")
-    metadata = {key: _text(key, node.metadata[key]) for key in KEPT_METADATA if key in node.metadata}
+    metadata = {key: _text(key, node.metadata[key]) for key in KNOWN_METADATA if key in node.metadata}
     kind = pod = namespace = ""
     parts = node.id.split("~")
     if len(parts) == 4:
@@ -107,8 +96,8 @@ def claims_of(node: Node | None) -> Claims:
     )
 
 
-def _text(key: str, value: object) -> str:
-    if not isinstance(value, str):
+def _text(key: str, value: str | None) -> str:
+    if value is None:
         raise refusals.invalid(f"node.metadata {key} is no string: every proxy sends it as one")
     if len(value) > LONGEST_METADATA_VALUE:
         raise refusals.invalid(f"node.metadata {key} is longer than {LONGEST_METADATA_VALUE} characters")

@@ -229,6 +229,7 @@ class Stream:
         if self._keeper is not None and not self._ended:
             self._keeper.reschedule(None)
         streams = self._streams
+        await streams.access.expect(self._caller)
         request = parse(self._variant, data, streams.limits.request_bytes)
         claims = claims_of(request.node)
         proxy = await streams.access.admit(self._caller, claims)

@@ -14,8 +14,7 @@ from typing import Final
 from xds.encoded import ADMITS_HEALTHY, Resource, delta_response
 from xds.session.content import Changes, Subscription
 from xds.session.exchange import Exchange, Response
-from xds.session.requests import DeltaRequest, ProtocolViolation
-from xds.session.subscription import MAX_NAMES
+from xds.session.requests import MAX_NAMES, DeltaRequest, ProtocolViolation
 
 CHUNK: Final = 2 << 20
 """Bytes of resources in one response to a client that named its versions: it works already, and smaller messages keep

@@ -21,6 +21,8 @@ MAX_VERSIONS: Final = 8
 """Rejected versions remembered for one name, the newest."""
 MAX_NAMES: Final = 10_000
 """Names whose rejected versions are remembered, the newest; only a client that rejects nearly everything has more."""
+_MOST_PARTS: Final = 4 * MAX_NAMES
+"""Parts of a text that are looked at: reasons may have semicolons in them."""
 
 
 class Rejection(Struct, frozen=True):
@@ -144,7 +146,7 @@ def culprits(message: str, resources: Mapping[str, Resource]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     last = ""
-    for part in message.split("; "):
+    for part in message.split("; ", _MOST_PARTS):
         name, separator, reason = part.partition(": ")
         if separator and name in resources:
             found[name], last = reason, name
@@ -152,7 +154,7 @@ def culprits(message: str, resources: Mapping[str, Resource]) -> dict[str, str]:
             found[last] += "; " + part
     if found:
         return found
-    for word in message.split():
+    for word in message.split(None, _MOST_PARTS):
         if word.endswith(":"):
             name = word[:-1].strip("'\"`")
             if name in resources:

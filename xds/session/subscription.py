@@ -12,11 +12,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from xds.session.requests import ProtocolViolation
+from xds.session.requests import MAX_NAMES, ProtocolViolation
 
 WILDCARD: Final = "*"
-MAX_NAMES: Final = 250_000
-"""Names a client may hold or ask for, of one type."""
 
 
 class Asked(Struct, frozen=True):

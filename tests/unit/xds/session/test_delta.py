@@ -10,8 +10,7 @@ from xds.messages.route import SCOPED_ROUTE_TYPE
 from xds.messages.workload import ADDRESS_TYPE
 from xds.session import delta
 from xds.session.delta import DeltaExchange
-from xds.session.requests import DeltaRequest, ProtocolViolation
-from xds.session.subscription import MAX_NAMES
+from xds.session.requests import MAX_NAMES, DeltaRequest, ProtocolViolation
 
 TYPE = "type.googleapis.com/istio.workload.Workload"
 

@@ -12,7 +12,15 @@ from google.protobuf import json_format
 from xds import protos
 from xds.messages.authorization import AUTHORIZATION_TYPE
 from xds.messages.workload import ADDRESS_TYPE
-from xds.session.requests import DeltaRequest, ProtocolViolation, parse_delta, parse_sotw
+from xds.session.requests import (
+    MAX_ERROR,
+    MAX_EXTENSIONS,
+    MAX_NAMES,
+    DeltaRequest,
+    ProtocolViolation,
+    parse_delta,
+    parse_sotw,
+)
 
 discovery = protos.envoy.service.discovery.v3
 RECORDED = json.loads(Path("tests/kit/fixtures/ztunnel/xds_requests.json").read_text())
@@ -68,19 +76,36 @@ def test_an_error_without_text_is_still_a_rejection() -> None:
     assert parse_delta(delta()).error is None
 
 
-def test_metadata_of_every_kind_becomes_python_objects() -> None:
-    metadata = {
-        "text": "a",
-        "number": 1.5,
-        "yes": True,
-        "nothing": None,
-        "list": ["a", {"b": 2.0}],
-        "inside": {"c": []},
-    }
+def test_of_metadata_only_what_is_read_is_taken_and_only_as_text() -> None:
+    metadata = {"NAME": "a", "NODE_NAME": 1.5, "NAMESPACE": None, "CLUSTER_ID": ["a"], "LABELS": {"b": 2.0}, "X": "y"}
     node = json_format.ParseDict({"metadata": metadata}, protos.envoy.config.core.v3.Node())
     parsed = parse_delta(delta(node=node)).node
     assert parsed is not None
-    assert parsed.metadata == metadata
+    assert parsed.metadata == {"NAME": "a", "NODE_NAME": None, "NAMESPACE": None, "CLUSTER_ID": None}
+
+
+@pytest.mark.parametrize(
+    ("field", "made"),
+    [
+        ("resource_names_subscribe", ["a"] * (MAX_NAMES + 1)),
+        ("resource_names_unsubscribe", ["a"] * (MAX_NAMES + 1)),
+        ("initial_resource_versions", dict.fromkeys(map(str, range(MAX_NAMES + 1)), "")),
+        ("node", {"extensions": [{}] * (MAX_EXTENSIONS + 1)}),
+    ],
+)
+def test_a_request_with_too_many_of_something_is_a_violation_that_names_the_limit(field: str, made: Any) -> None:
+    with pytest.raises(ProtocolViolation, match=r"in one request; \d+ are the limit"):
+        parse_delta(delta(**{field: made}))
+
+
+def test_too_many_names_of_a_state_of_the_world_are_a_violation() -> None:
+    with pytest.raises(ProtocolViolation, match="are the limit"):
+        parse_sotw(discovery.DiscoveryRequest(resource_names=["a"] * (MAX_NAMES + 1)).SerializeToString())
+
+
+def test_of_a_reason_only_the_beginning_is_read() -> None:
+    status = protos.google.rpc.Status(message="x" * (MAX_ERROR + 1))
+    assert parse_delta(delta(error_detail=status)).error == "x" * MAX_ERROR
 
 
 def test_unknown_fields_are_ignored() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from xds.session.requests import ProtocolViolation
-from xds.session.subscription import MAX_NAMES, Interest
+from xds.session.requests import MAX_NAMES, ProtocolViolation
+from xds.session.subscription import Interest
 
 NEVER = frozenset[str]()
 
