@@ -32,8 +32,11 @@ ROOTS_FILE: Final = "ca.crt"
 _LONGEST_WAIT: Final = 3600.0
 
 
-def read_authority(settings: Settings) -> AuthorityInForce:
-    """Who signs. Raises SettingsError and CertificateAuthorityError."""
+def read_authority(settings: Settings, *, kept: bool) -> AuthorityInForce:
+    """Who signs; nobody yet where the authority is `kept` in a Secret.
+
+    Raises SettingsError and CertificateAuthorityError.
+    """
     overlap = timedelta(seconds=settings.root_overlap)
     if not settings.issue_certificates:
         if settings.server_certificate is None:
@@ -44,7 +47,12 @@ def read_authority(settings: Settings) -> AuthorityInForce:
             cure = "leave out one of --cacerts and --no-issue-certificates"
             raise SettingsError(settings.origin("cacerts"), problem, cure)
         return AuthorityInForce(None, roots=_given_roots(settings), overlap=overlap)
-    return AuthorityInForce(_own(settings), overlap=overlap)
+    return AuthorityInForce(None if kept else _own(settings), overlap=overlap)
+
+
+def is_kept(settings: Settings) -> bool:
+    """Whether the authority is to be kept in a Secret of home, where home can keep one."""
+    return settings.issue_certificates and settings.cacerts is None and settings.ca_secret is not None
 
 
 def server_certificate(settings: Settings, authority: AuthorityInForce) -> ServerCertificateSource:
@@ -121,7 +129,7 @@ def _own(settings: Settings) -> CertificateAuthority:
             raise CertificateAuthorityError(f"{settings.origin('cacerts')}: {error}") from None
     log.warning(
         "signing with a root of its own",
-        extra={"cause": "--cacerts is off", "effect": "certificates are worth nothing after a restart"},
+        extra={"cause": "--cacerts and --ca-secret are off", "effect": "certificates are worth nothing after a restart"},
     )
     return CertificateAuthority.self_signed(settings.trust_domain)
 

@@ -119,7 +119,8 @@ class ControlPlane:
         )
         self.writing = self._read_writing(now)
         self.loop_watch = LoopWatch()
-        self.authority = authorities.read_authority(settings)
+        self._kept = self.clusters.home_session is not None and authorities.is_kept(settings)
+        self.authority = authorities.read_authority(settings, kept=self._kept)
         interest = Interest(self.tables)
         # Home's ztunnels are always served, so what they are told is always at hand.
         interest.keep(*ztunnel.VIEWS)
@@ -207,9 +208,15 @@ class ControlPlane:
         `began` is when the process started (monotonic seconds); `when_serving` is called once it serves.
         """
         try:
-            await self._listen()
+            self.health.bind()
+            self.admin.bind()
+            if not self._kept:
+                await self._listen()
             async with asyncio.TaskGroup() as tasks:
                 self._start(tasks)
+                if self._kept:
+                    await self._obtain_authority(tasks)
+                    await self._listen()
                 try:
                     await self.aggregator.settled.wait()
                     print(self.summary(time.monotonic() - began), flush=True)  # noqa: T201 - scripts wait for this line
@@ -233,9 +240,7 @@ class ControlPlane:
             self.admin.close()
 
     async def _listen(self) -> None:
-        """Everything a person may have got wrong comes before anything runs."""
-        self.health.bind()
-        self.admin.bind()
+        """Everything a person may have got wrong comes before anything runs, if it can be known then."""
         try:
             self.ports = await self.listener.start()
         except ListenError as error:
@@ -248,7 +253,8 @@ class ControlPlane:
     def _start(self, tasks: asyncio.TaskGroup) -> None:
         self.clusters.watch(tasks)
         tasks.create_task(self.aggregator.run(), name="aggregate")
-        tasks.create_task(authorities.follow(self.settings, self.authority), name="follow the authority")
+        if not self._kept:
+            tasks.create_task(authorities.follow(self.settings, self.authority), name="follow the authority")
         tasks.create_task(self.loop_watch.run(), name="watch the loop")
         if self.writing is not None:
             self.writing.start(tasks)
@@ -261,6 +267,19 @@ class ControlPlane:
 
             exporting = telemetry.export_traces(self.records, self.settings.home)
             tasks.create_task(exporting, name="telemetry")
+
+    async def _obtain_authority(self, tasks: asyncio.TaskGroup) -> None:
+        """Begins with the authority that home keeps; returns once there is one, and follows it."""
+        # Imported only now, as the clients of API servers are.
+        from aggregator.app import kept_authority
+        from watchers.kept_secret import KeptSecret
+
+        session, name = self.clusters.home_session, self.settings.ca_secret
+        if session is None or name is None:
+            raise AssertionError("nothing that is kept")
+        secret = KeptSecret(session, self.settings.system_namespace, name)
+        await kept_authority.obtain(self.authority, secret, self.settings.trust_domain)
+        tasks.create_task(kept_authority.follow_secret(self.authority, secret), name="follow the authority")
 
     def _log_listeners(self, ports: Ports) -> None:
         settings = self.settings

@@ -202,6 +202,18 @@ def namespace(text: str) -> str:
     return text
 
 
+def secret_or_off(text: str) -> str | None:
+    """The name of a Secret, or `off`."""
+    if text == "off":
+        return None
+    if len(text) > 253 or not all(_NAMESPACE.fullmatch(part) for part in text.split(".")):
+        raise ValueProblem(
+            f"{text[:80]!r} is no name of a Secret",
+            "use lower-case letters, digits, '-' and '.', such as isthmus-ca-secret, or off",
+        )
+    return text
+
+
 def revision(text: str) -> str:
     """The name of a control plane, as the label istio.io/rev may hold it."""
     if not _LABEL_VALUE.fullmatch(text):

@@ -427,11 +427,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Path | None,
         Setting(
             help="A directory with the CA to sign with: ca-cert.pem, ca-key.pem, root-cert.pem, cert-chain.pem. It is "
-            "followed; see --root-overlap. Without it the process makes its own root.",
+            "followed; see --root-overlap. Without it a root is made: see --ca-secret.",
             parse=values.path,
             value="DIR",
         ),
     ] = None
+    ca_secret: Annotated[
+        str | None,
+        Setting(
+            help="The Secret in --system-namespace that keeps the CA where --cacerts is off and home is an API server: "
+            "its root is made once, and shared by all processes from then on. `istio-ca-secret` takes over that of an "
+            "istiod. `off`: each process has a root of its own, until it ends.",
+            parse=values.secret_or_off,
+            value="NAME|off",
+        ),
+    ] = "isthmus-ca-secret"  # noqa: S105 - a name
     root_overlap: Annotated[
         float,
         Setting(

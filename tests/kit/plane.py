@@ -75,6 +75,7 @@ class Plane:
             **{
                 "xds": LOOPBACK,
                 "xds_mtls": LOOPBACK,
+                "ca_secret": None,
                 "xds_plaintext": LOOPBACK,
                 "health": LOOPBACK,
                 "admin": LOOPBACK,

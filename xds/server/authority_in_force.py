@@ -38,7 +38,8 @@ _ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class AuthorityInForce:
-    """One authority after another. Without any (None, and `roots` alone) certificates come from somebody else.
+    """One authority after another. Without any (None, and `roots` alone) certificates come from somebody else, or the
+    first authority is still to come (`begin`).
 
     `listen` tells of every change of the signer or of the roots.
     """
@@ -84,6 +85,12 @@ class AuthorityInForce:
         certificate = signer.issue_server(names)
         self._note(signer, DEFAULT_LIFETIME)
         return certificate
+
+    def begin(self, authority: CertificateAuthority) -> None:
+        """This authority is the first: nobody trusts another one yet, so it signs at once."""
+        self._signer, self._given = authority, authority.roots
+        self._trusted_since.update(dict.fromkeys(self._given, _ALWAYS))
+        self._settle(signed_by_another=True)
 
     def use(self, authority: CertificateAuthority) -> None:
         """This authority is given now: trust its roots at once, and let it sign as soon as that breaks nothing."""

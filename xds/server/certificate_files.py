@@ -1,13 +1,13 @@
 """A certificate authority as files: the four Istio calls `cacerts`, read with suspicion.
 
-In: a directory with ca-cert.pem, ca-key.pem, root-cert.pem and, where ca-cert.pem is not signed by a root itself,
-cert-chain.pem. Out: a CertificateAuthority whose parts fit together, or an error that names the file. Files that do not
-fit are found here, at start, and not by proxies that refuse what was signed with them.
+In: a directory, or the entries of a Secret, with ca-cert.pem, ca-key.pem, root-cert.pem and, where ca-cert.pem is not
+signed by a root itself, cert-chain.pem. Out: a CertificateAuthority whose parts fit together, or an error that names
+the file. Files that do not fit are found here, and not by proxies that refuse what was signed with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeVar
@@ -15,13 +15,20 @@ from typing import Final, TypeVar
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
 
 from xds.server.certificate_authority import (
     CLOCK_SKEW,
     CertificateAuthority,
     CertificateAuthorityError,
     PrivateKey,
+    bundle,
     utc_now,
 )
 
@@ -37,21 +44,40 @@ _SHORTEST_RSA_KEY: Final = 2048
 
 
 def load_authority(directory: Path, *, now: Callable[[], datetime] = utc_now) -> CertificateAuthority:
-    """Reads and checks a plug-in authority: the key is that of the certificate, the certificate may sign and its path
-    leads to a root, nothing on the way has expired. Raises CertificateAuthorityError.
-    """
-    key = _read_key(directory / KEY_FILE)
-    own, *above = _read_certificates(directory / CERTIFICATE_FILE)
-    roots = _read_certificates(directory / ROOT_FILE)
+    """Reads and checks a plug-in authority from a directory; as `read_authority`."""
+    contents = {name: _read(directory / name) for name in (KEY_FILE, CERTIFICATE_FILE, ROOT_FILE)}
     if (directory / CHAIN_FILE).exists():
-        above += _read_certificates(directory / CHAIN_FILE)
+        contents[CHAIN_FILE] = _read(directory / CHAIN_FILE)
+    return read_authority(contents, directory, now=now)
+
+
+def read_authority(
+    contents: Mapping[str, bytes], place: Path, *, now: Callable[[], datetime] = utc_now
+) -> CertificateAuthority:
+    """Checks a plug-in authority: the key is that of the certificate, the certificate may sign and its path leads to a
+    root, nothing on the way has expired. `contents` are the files by name, `place` is what they are in, for messages.
+    Raises CertificateAuthorityError.
+    """
+
+    def content(name: str) -> bytes:
+        if name not in contents:
+            raise CertificateAuthorityError(
+                f"{place / name}: is missing; there have to be {CERTIFICATE_FILE}, {KEY_FILE} and {ROOT_FILE}"
+            )
+        return contents[name]
+
+    key = _key(place / KEY_FILE, content(KEY_FILE))
+    own, *above = _certificates(place / CERTIFICATE_FILE, content(CERTIFICATE_FILE))
+    roots = _certificates(place / ROOT_FILE, content(ROOT_FILE))
+    if CHAIN_FILE in contents:
+        above += _certificates(place / CHAIN_FILE, contents[CHAIN_FILE])
     if _public(key) != _public(own):
         raise CertificateAuthorityError(
-            f"{directory / KEY_FILE}: not the key of the first certificate in {CERTIFICATE_FILE}; give the pair"
+            f"{place / KEY_FILE}: not the key of the first certificate in {CERTIFICATE_FILE}; give the pair"
         )
-    steps = _path(directory, own, above, roots)
+    steps = _path(place, own, above, roots)
     for height, (file, certificate) in enumerate(steps):
-        _check_link(directory / file, certificate, height, now())
+        _check_link(place / file, certificate, height, now())
     anchor = steps[-1][1]
     return CertificateAuthority(
         key,
@@ -61,9 +87,21 @@ def load_authority(directory: Path, *, now: Callable[[], datetime] = utc_now) ->
     )
 
 
+def contents_of(authority: CertificateAuthority) -> dict[str, bytes]:
+    """The files that make up an authority, by name, as `read_authority` takes them."""
+    key = authority.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    own, *above = (*authority.path, authority.roots[0])
+    return {
+        CERTIFICATE_FILE: bundle((own,)).encode(),
+        CHAIN_FILE: bundle((own, *above)).encode(),
+        KEY_FILE: key,
+        ROOT_FILE: authority.root_certificates.encode(),
+    }
+
+
 def load_roots(file: Path) -> tuple[x509.Certificate, ...]:
     """The certificates in a file of roots, each once. Raises CertificateAuthorityError."""
-    return tuple(dict.fromkeys(_read_certificates(file)))
+    return tuple(dict.fromkeys(_certificates(file, _read(file))))
 
 
 def _path(
@@ -135,16 +173,14 @@ def _read(file: Path) -> bytes:
         ) from None
 
 
-def _read_certificates(file: Path) -> list[x509.Certificate]:
-    content = _read(file)
+def _certificates(file: Path, content: bytes) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(content)
     except ValueError:
         raise CertificateAuthorityError(f"{file}: holds no certificate in PEM; give one") from None
 
 
-def _read_key(file: Path) -> PrivateKey:
-    content = _read(file)
+def _key(file: Path, content: bytes) -> PrivateKey:
     try:
         key = load_pem_private_key(content, password=None)
     except TypeError:

@@ -187,6 +187,16 @@ def test_without_an_authority_nothing_is_issued_and_the_roots_are_those_given() 
         in_force.use(authority(NEW))
 
 
+def test_the_first_authority_of_all_signs_at_once() -> None:
+    clock, heard = Clock(), []
+    in_force = AuthorityInForce(None, now=clock)
+    in_force.listen(lambda: heard.append(1))
+    in_force.begin(authority(OLD, clock=clock))
+    assert in_force.root_certificates == bundle([OLD.certificate])
+    assert in_force.issue(p256().public_key(), IDENTITY)
+    assert heard == [1]
+
+
 STEPS = st.one_of(
     st.tuples(st.just("use"), st.permutations([OLD, NEW, THIRD]), st.integers(1, 3)),
     st.tuples(st.just("wait"), st.integers(0, 14), st.none()),
