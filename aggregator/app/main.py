@@ -134,7 +134,7 @@ class ControlPlane:
         self.listener = Listener(
             ListenerSettings(tls=_address(settings.xds), names=settings.xds_names, plaintext=self._plaintext),
             streams=self.streams,
-            authenticator=Authenticator(reviewer(settings, self.clusters.home_session, now)),
+            authenticator=Authenticator(reviewer(settings, self.clusters, now)),
             authority=self.authority,
             certificates=CertificateService(self.authority, access),
             ready=lambda: self.readiness().ready,
