@@ -27,7 +27,7 @@ from aggregator.mesh import (
     workloads,
 )
 from aggregator.mesh import trust_domains as domains
-from aggregator.mesh.home import Home, mesh_settings
+from aggregator.mesh.home import Home, home_trust_domain, mesh_settings
 from aggregator.security import (
     admissions,
     authorization_policies,
@@ -60,7 +60,7 @@ from watchers.facts.networking import Ingress, IngressClass
 from watchers.facts.secrets import TLSSecret
 
 RESOURCES, SETTLED, ADMISSIONS, HOSTNAMES = "resources", "settled", "admissions", "hostnames"
-WRITES = "writes"
+WRITES, TRUST_DOMAIN = "writes", "trust domain"
 SELECTIONS, PAST_LIMIT = "selections", "clusters past their limit"
 
 
@@ -101,6 +101,7 @@ class Pipeline:
         selected = selection.declare(graph, home, mesh_configs, clusters, answered, namespaces)
         counts = selected.includes
         standings = standing.declare(graph, home, clusters)
+        own_trust_domain = home_trust_domain(graph, home, mesh, clusters)
         trust_domains = domains.declare(graph, home, clusters)
         have_answered = answers.declare(graph, home, clusters)
         network = networks.declare(
@@ -223,6 +224,7 @@ class Pipeline:
 
         graph.publish(RESOURCES, *told)
         graph.publish(SETTLED, settled)
+        graph.publish(TRUST_DOMAIN, own_trust_domain)
         graph.publish(ADMISSIONS, admitted.accounts, admitted.pods)
         graph.publish(
             WRITES,

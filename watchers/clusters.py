@@ -37,6 +37,19 @@ class Credential(msgspec.Struct, frozen=True):
     claim: Claim | None = None
 
 
+class Registered(msgspec.Struct, frozen=True):
+    """A cluster that is registered, as it was reached last.
+
+    ``server`` is its API server, which is no other cluster's, with the credential that led there; None as long as that
+    has not been reached. ``uid`` is that of its namespace kube-system, "" if that may not be read. ``trust_domain`` is
+    that of the cluster's identities, "" for home's.
+    """
+
+    server: ApiServer | None = None
+    uid: str = ""
+    trust_domain: str = ""
+
+
 class MakeWatch(Protocol):
     """Makes the watch of a remote cluster, which `identified` is to be told to."""
 
@@ -53,6 +66,7 @@ class _Remote:
         self.claim: Claim | None = None
         self.task: asyncio.Task[None] | None = None
         self.uid = ""
+        self.reached = Registered()
         self.leaving: asyncio.TimerHandle | None = None
 
     def stay(self) -> None:
@@ -105,6 +119,15 @@ class Clusters:
         """What each cluster that is watched is registered by."""
         return {cluster: remote.claim for cluster, remote in self._remotes.items() if remote.claim is not None}
 
+    def registered(self, cluster: str) -> Registered | None:
+        """How a cluster was reached last; None for one that is not registered.
+
+        A credential counts once it is known which API server it leads to: if that is another cluster's, it would
+        vouch for that one's accounts under this id.
+        """
+        remote = self._remotes.get(cluster)
+        return remote.reached if remote is not None else None
+
     def statuses(self) -> list[ClusterStatus]:
         """How every cluster is doing, sorted; for ten minutes also those that went."""
         found = {cluster: _status(remote) for cluster, remote in self._remotes.items()}
@@ -146,11 +169,16 @@ class Clusters:
 
     def _identified(self, credential: Credential, uid: str) -> None:
         claim = credential.claim
-        if claim is not None and self._uids.get(claim, "") != uid:
+        if claim is None:
+            return
+        if self._uids.get(claim, "") != uid:
             self._uids[claim] = uid
             if (remote := self._remotes.get(claim.cluster)) is not None:
                 remote.uid = uid
             self._settle()
+        # If that was one too many, it owns the cluster no more.
+        if (remote := self._remotes.get(claim.cluster)) is not None and remote.claim == claim:
+            remote.reached = Registered(credential.server, uid, claim.trust_domain)
 
     def _settle(self) -> None:
         """What is watched becomes what is registered."""
@@ -170,17 +198,21 @@ class Clusters:
             remote.stay()
             if claim != remote.claim:
                 remote.claim = claim
-                self._use(remote.watch, claim)
+                self._use(remote, claim)
         unread = [one for _, of_source in self._claims.values() for one in of_source]
         self._tell([*unread, *decided.refused])
 
-    def _use(self, watch: ClusterWatch[Credential, Any], claim: Claim) -> None:
+    def _use(self, remote: _Remote, claim: Claim) -> None:
+        # What was read before stands until something else has been; whoever is no longer registered vouches for nobody.
+        reached, remote.reached = remote.reached, Registered()
         try:
             server = read_kubeconfig(claim.kubeconfig, self._allowances)
         except InvalidKubeconfig as error:
-            watch.refuse(f"{claim.place}: {error}")
-        else:
-            watch.use(Credential(server, claim), claim.trust_domain)
+            remote.watch.refuse(f"{claim.place}: {error}")
+            return
+        if reached.server is not None and reached.server.place == server.place:
+            remote.reached = msgspec.structs.replace(reached, trust_domain=claim.trust_domain)
+        remote.watch.use(Credential(server, claim), claim.trust_domain)
 
     def _start(self, cluster: str, remote: _Remote) -> None:
         if self._tasks is not None:

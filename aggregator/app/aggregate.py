@@ -22,7 +22,17 @@ from aggregator.findings import Finding
 from aggregator.graph import Pass as Result
 from aggregator.mesh.selection import Selected
 from aggregator.mesh.standing import PastLimit
-from aggregator.pipeline import ADMISSIONS, HOSTNAMES, PAST_LIMIT, RESOURCES, SELECTIONS, SETTLED, WRITES, Pipeline
+from aggregator.pipeline import (
+    ADMISSIONS,
+    HOSTNAMES,
+    PAST_LIMIT,
+    RESOURCES,
+    SELECTIONS,
+    SETTLED,
+    TRUST_DOMAIN,
+    WRITES,
+    Pipeline,
+)
 from aggregator.security.admissions import Account, ProxyPod
 from aggregator.views.rejections import Rejection
 from aggregator.views.view import Completeness, View, joining_again
@@ -63,6 +73,7 @@ class Tables(msgspec.Struct, frozen=True):
     hostnames: Table[tuple[str], tuple[ObjectKey, ...]]
     writes: Table[WriteKey, Write]
     past_limit: Table[ObjectKey, PastLimit]
+    trust_domain: Table[tuple[str], str]
 
     @classmethod
     def empty(cls) -> Tables:
@@ -79,6 +90,7 @@ class Tables(msgspec.Struct, frozen=True):
             hostnames=Table("hostnames"),
             writes=Table("writes"),
             past_limit=Table("clusters past their limit"),
+            trust_domain=Table("trust domain"),
         )
 
 
@@ -216,6 +228,7 @@ class Aggregator:
         self._records.append(done)
         in_order: tuple[tuple[str, Table[Any, Any]], ...] = (
             (RESOURCES, tables.resources),
+            (TRUST_DOMAIN, tables.trust_domain),
             (ADMISSIONS, tables.admissions),
             ("findings", tables.findings),
             (SETTLED, tables.settled),

@@ -33,6 +33,7 @@ from watchers.kubernetes.kubeconfig import (
     read_kubeconfig,
 )
 from watchers.kubernetes.newest import NewestSession
+from watchers.kubernetes.remote_tokens import RemoteTokens
 from watchers.kubernetes.token_renewal import Lives, warn
 from watchers.metrics import WatchMetrics
 from watchers.registration import Claim, Reserved
@@ -69,6 +70,7 @@ class ApiClusters:
     ) -> None:
         self._settings = settings
         self._environment = environment
+        self._metrics = metrics
         self._wall = now
         self._selected = selections
         self._selections = Selections()
@@ -97,11 +99,13 @@ class ApiClusters:
             make=reader.remote,
             now=lambda: int(now() * 1e9),
             allowances=self._allowances,
-            removed=metrics.forget,
+            removed=self._removed,
             grace=settings.removal_grace,
         )
         self.lives = Lives(self._clusters.owners, self._allowances)
         """When the tokens of remotes end."""
+        self.remote_tokens = RemoteTokens(self._clusters.registered, audiences=settings.token_audience, now=now)
+        """Whose the tokens are that proxies of remotes present."""
         self._home: ClusterWatch[Credential, Any] | None = None
         self.home_session: NewestSession | None = None
         """Requests to home beside its watches, with the same credential; None if home is a directory."""
@@ -155,6 +159,10 @@ class ApiClusters:
             tasks.create_task(self._clusters.confirm(cluster, seconds), name="confirm remotes")
             if self._home is not None and cluster in (None, self._settings.home):
                 tasks.create_task(self._home.confirm(seconds), name="confirm home")
+
+    def _removed(self, cluster: str) -> None:
+        self._metrics.forget(cluster)
+        self.remote_tokens.forget(cluster)
 
     def _home_identified(self, _credential: Credential, uid: str) -> None:
         self._clusters.identify(self._settings.home, uid)

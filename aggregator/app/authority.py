@@ -129,7 +129,7 @@ def _own(settings: Settings) -> CertificateAuthority:
             raise CertificateAuthorityError(f"{settings.origin('cacerts')}: {error}") from None
     log.warning(
         "signing with a root of its own",
-        extra={"cause": "--cacerts and --ca-secret are off", "effect": "certificates are worth nothing after a restart"},
+        extra={"cause": "it is given none", "effect": "certificates are worth nothing after a restart"},
     )
     return CertificateAuthority.self_signed(settings.trust_domain)
 

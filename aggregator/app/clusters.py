@@ -34,6 +34,7 @@ from watchers.watching import SourceError
 if TYPE_CHECKING:
     from aggregator.app.api_clusters import ApiClusters
     from watchers.kubernetes.newest import NewestSession
+    from watchers.kubernetes.remote_tokens import RemoteTokens
     from watchers.kubernetes.token_renewal import Lives
 
 
@@ -108,6 +109,11 @@ class Clusters:
     def home_session(self) -> NewestSession | None:
         """Requests to home beside its watches; None if home is a directory."""
         return self._apis.home_session if self._apis is not None else None
+
+    @property
+    def remote_tokens(self) -> RemoteTokens | None:
+        """Whose the tokens are that proxies of remotes present; None if there are only directories."""
+        return self._apis.remote_tokens if self._apis is not None else None
 
     @property
     def lives(self) -> Lives | None:

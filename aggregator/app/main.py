@@ -127,7 +127,8 @@ class ControlPlane:
         lifetime, home = settings.workload_cert_ttl, settings.home
         addresses = SharedBook(self.tables, home)
         self._around = Surroundings(self.tables, interest, self.authority, lifetime, home, addresses)
-        access = Access(TableAdmissions(self.tables, self.aggregator.complete))
+        self._admissions = TableAdmissions(self.tables, self.aggregator.complete)
+        access = Access(self._admissions)
         rejections = Rejections(self.pipeline, self.tables, self.records)
         rechecks = Rechecks(every=settings.recheck_tokens)
         self.streams = Streams(access, self._views_for, rejections, rechecks=rechecks)
@@ -137,7 +138,7 @@ class ControlPlane:
         self.listener = Listener(
             ListenerSettings(tls=_address(settings.xds), mtls=mtls, plaintext=plaintext),
             streams=self.streams,
-            authenticator=Authenticator(reviewer(settings, self.clusters.home_session, now)),
+            authenticator=Authenticator(reviewer(settings, self.clusters, now, self._trust_domain)),
             certificate=authorities.server_certificate(settings, self.authority),
             roots=lambda: self.authority.root_certificates,
             certificates=CertificateService(self.authority, access) if settings.issue_certificates else None,
@@ -185,6 +186,11 @@ class ControlPlane:
 
     def _views_for(self, proxy: Proxy, bell: Callable[[], None]) -> TableViews:
         return TableViews(self._around, proxy, bell)
+
+    async def _trust_domain(self) -> str:
+        """That of home's identities, which home may say itself."""
+        await self.aggregator.complete.wait()
+        return self._admissions.trust_domain
 
     def readiness(self) -> Readiness:
         """Whether new proxies may come, and what is waited for."""

@@ -395,8 +395,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     token_audience: Annotated[
         tuple[str, ...],
         Setting(
-            help="What the tokens of proxies must be made for, any of these. The API server of home reviews them, "
-            "where it is one and --identities is off.",
+            help="What the tokens of proxies must be made for, any of these. Where --identities is off, the API server "
+            "of home reviews those of home, and those of other clusters are verified by the keys of theirs.",
             parse=values.audience,
             value="AUDIENCE",
             many=True,

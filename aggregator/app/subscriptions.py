@@ -15,6 +15,7 @@ import msgspec
 
 from aggregator.app.address_books import SharedBook
 from aggregator.app.aggregate import Tables
+from aggregator.mesh.home import HOME_TRUST_DOMAIN
 from aggregator.security import admissions
 from aggregator.security.admissions import Account
 from aggregator.views import east_west_gateway, ingress_gateway, ztunnel
@@ -259,6 +260,7 @@ class TableAdmissions:
 
     def __init__(self, tables: Tables, complete: asyncio.Event) -> None:
         self._admissions = tables.admissions
+        self._trust_domain = tables.trust_domain
         self._complete = complete
         self._changed = asyncio.Event()
         self._cursor = tables.admissions.cursor(bell=self._ring)
@@ -279,6 +281,11 @@ class TableAdmissions:
         """The pod of a proxy."""
         pod = self._admissions.get(("pod", namespace, name))
         return ProxyPod(pod.service_account, pod.node, pod.network) if isinstance(pod, admissions.ProxyPod) else None
+
+    @property
+    def trust_domain(self) -> str:
+        """The trust domain of home's identities, once home has been read."""
+        return self._trust_domain.get(HOME_TRUST_DOMAIN) or ""
 
     async def changed(self) -> None:
         """Until the next change of any admission, or until they are known at all."""

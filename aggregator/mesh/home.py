@@ -6,17 +6,19 @@ them. Remote clusters' mesh configuration is never read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 import msgspec
 
 from aggregator.graph import At, Collection, Graph, Source
+from watchers.facts.cluster import Cluster
 from watchers.facts.core import Namespace
 from watchers.facts.keys import Labels, ObjectKey, label
 from watchers.facts.mesh_config import EntryVisibility, LabelSelector, MeshConfig, ServiceScope
 
 GLOBAL_LABEL = "istio.io/global"
+HOME_TRUST_DOMAIN = ("home",)
 
 
 @lru_cache(65_536)
@@ -105,6 +107,18 @@ def mesh_settings(graph: Graph, home: Home, mesh_configs: Source[ObjectKey, Mesh
         return at.get(meshes, home.mesh_config_key) or default
 
     return read
+
+
+def home_trust_domain(
+    graph: Graph, home: Home, mesh: Callable[[At], Mesh], clusters: Source[ObjectKey, Cluster]
+) -> Collection[tuple[str], str]:
+    """Declare the trust domain of home's identities, under HOME_TRUST_DOMAIN."""
+
+    def of_home(at: At, key: ObjectKey, _: Cluster) -> Iterable[tuple[tuple[str], str]]:
+        if key[0] == home.cluster:
+            yield HOME_TRUST_DOMAIN, mesh(at).trust_domain
+
+    return graph.expand("trust domain of home", clusters, of_home)
 
 
 def is_global(scopes: tuple[ServiceScope, ...] | None, service: Labels, namespace: Namespace | None) -> bool:

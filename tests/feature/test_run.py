@@ -80,7 +80,8 @@ class Connected:
 async def test_it_serves_answers_and_stops(west: Path, east: Path, tmp_path: Path) -> None:
     """One life of a process, told in order, since each start costs a second of CPU."""
     root, config = tmp_path / "root.pem", tmp_path / "isthmus.yaml"
-    write_identities(tmp_path / "identities.json", {TOKEN: ("istio-system/ztunnel", "")})
+    identities = write_identities(tmp_path / "identities.json", {TOKEN: ("istio-system/ztunnel", "")})
+    identities.write_text(identities.read_text().replace("cluster.local", "example.org"))
     config.write_text("local: {west: west}\nremote: {east: ./east}\nidentities: identities.json\ndrain: 3s\n")
     ports = [word for flag in ("--xds", "--health", "--admin") for word in (flag, ANY_PORT)]
     arguments = [*ports, "--drain", "1s", "--root-cert-out", str(root), "--log-level", "debug", "--log-format", "json"]

@@ -20,6 +20,7 @@ class Accounts:
 
     def __init__(self, *, known: bool = True) -> None:
         self.known = known
+        self.trust_domain = "cluster.local"
         self.accounts = {
             ("istio-system", "ztunnel"): Admission("ztunnel", ("n1", "n2"), "net-1"),
             ("shop", "orders"): Admission("", ("n1",)),

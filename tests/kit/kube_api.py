@@ -34,11 +34,15 @@ from tests.kit.kube_store import (
     label_selector,
 )
 from tests.kit.kube_writes import Refused, apply_object, apply_status, create, delete, update
+from tests.kit.service_accounts import TokenIssuer
 
 Verb = Literal["list", "watch", "get", "create", "update", "patch", "delete"]
 VERBS: Mapping[str, Verb] = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 JSON = {"Content-Type": "application/json"}
 INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
+DISCOVERY = {"/.well-known/openid-configuration": "OpenIDConfiguration", "/openid/v1/jwks": "KeySet"}
+"""What is told of the issuer of tokens, as kinds of requests."""
+KEY_SET = "application/jwk-set+json"
 
 
 class Refuse(msgspec.Struct, frozen=True):
@@ -124,6 +128,7 @@ class Request(msgspec.Struct, eq=False):
     subresource: str = ""
     body: bytes = b""
     content_type: str = ""
+    accept: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -151,8 +156,9 @@ class KubeCluster:
     ``tokens`` may be changed at any time: those that are accepted, None for anyone, which is the default. A revoked
     token does not end an open watch, as with a real server. Of ``forbidden`` kinds everything is refused with 403, of
     ``absent`` ones (a CRD that is not installed) with 404. ``watch_list`` is whether the server streams initial lists.
-    ``bookmark_every`` is in seconds. ``asked_version`` counts the questions for its version, which are not in
-    ``requests``. While ``refuse_connections`` is set, sessions in memory do not reach it.
+    ``bookmark_every`` is in seconds. ``accounts`` issues tokens of service accounts, and what is told of their keys.
+    ``asked_version`` counts the questions for its version, which are not in ``requests``. While ``refuse_connections``
+    is set, sessions in memory do not reach it.
     """
 
     def __init__(self, name: str = "kube", resources: Iterable[Resource] = RESOURCES) -> None:
@@ -167,6 +173,7 @@ class KubeCluster:
         self.refuse_connections = False
         self.requests: list[Request] = []
         self.asked_version = 0
+        self.accounts = TokenIssuer()
         self.url = ""
         self.ca = b""
         self._paths = {resource.root: resource for resource in self.store.resources.values()}
@@ -232,7 +239,11 @@ class KubeCluster:
             return await self._answer_version(token)
         if path == "/apis":
             return _complete(200, self._groups())
-        request = self._read(path, query, token)
+        if path in DISCOVERY:
+            accept = headers.get("Accept", "*/*")
+            request: Request | None = Request("get", DISCOVERY[path], None, "", dict(query), token, accept=accept)
+        else:
+            request = self._read(path, query, token)
         if request is None:
             return _page_not_found()
         if method != "GET":
@@ -258,6 +269,8 @@ class KubeCluster:
                 await asyncio.sleep(fault.seconds)
             case Hold():
                 await fault.until.wait()
+        if request.kind in DISCOVERY.values():
+            return self._answer_discovery(request)
         if request.kind in self.forbidden:
             plural = self.store.resources[request.kind].plural
             return _refusal(
@@ -275,6 +288,18 @@ class KubeCluster:
         if stored is None:
             return _refusal(404, "NotFound", "not found")
         return Answer(200, JSON, _once(stored.data))
+
+    def _answer_discovery(self, request: Request) -> Answer:
+        """As a real server, to nobody who does not accept the type of a key set."""
+        if request.kind in self.forbidden:
+            return _refusal(403, "Forbidden", "forbidden: User cannot get path")
+        if request.kind in self.absent:
+            return _page_not_found()
+        if request.kind == "OpenIDConfiguration":
+            return _complete(200, self.accounts.configuration())
+        if not {KEY_SET, "*/*"} & {accepted.strip() for accepted in request.accept.split(",")}:
+            return _refusal(406, "NotAcceptable", f"406: Not Acceptable: Available representations: {KEY_SET}")
+        return _complete(200, self.accounts.published(), {"Content-Type": KEY_SET})
 
     async def _answer_version(self, token: str) -> Answer:
         """A token that is wrong is refused, though none is needed. Faults that hit everything for good hit this too."""

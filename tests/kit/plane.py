@@ -179,12 +179,12 @@ class Plane:
             await running
             await dialer.close()
 
-    def client(self, token: str = "", node_id: str = ZTUNNEL_NODE) -> AdsClient:
-        """A client that decides nothing by itself: over TLS with a token, in plaintext without."""
+    def client(self, token: str = "", node_id: str = ZTUNNEL_NODE, *, cluster: str = "") -> AdsClient:
+        """A client that decides nothing by itself: over TLS with a token, of that cluster, in plaintext without."""
         if not token:
             return AdsClient(self.plaintext, node_id=node_id)
         root = self.control.authority.root_certificates.encode()
-        return AdsClient(self.tls, node_id=node_id, root_certificates=root, token=token)
+        return AdsClient(self.tls, node_id=node_id, root_certificates=root, token=token, cluster=cluster)
 
     # What it shows of itself.
 

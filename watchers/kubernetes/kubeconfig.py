@@ -101,6 +101,11 @@ class ApiServer(msgspec.Struct, frozen=True):
         return [("server", self.server), ("credential", self.credential)]
 
     @property
+    def place(self) -> ApiServer:
+        """The same without the credential, which changes more often: equal ones are one API server."""
+        return msgspec.structs.replace(self, token="", client_certificate="", client_key="", token_file="")
+
+    @property
     def credential(self) -> str:
         """What kind of credential it is, for people."""
         kinds = (("token", self.token or self.token_file), ("client certificate", self.client_certificate))

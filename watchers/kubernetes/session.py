@@ -101,12 +101,17 @@ class Sends(Protocol):
 class Session:
     """One API server, one credential. To be made inside a running loop, and closed.
 
-    ``compressed`` asks for gzip: a list shrinks to a tenth on its way, and costs twice the CPU to read. Raises
-    InvalidKubeconfig if certificates or key cannot be used.
+    ``compressed`` asks for gzip: a list shrinks to a tenth on its way, and costs twice the CPU to read; ``accept`` are
+    the types of media that are asked for. Raises InvalidKubeconfig if certificates or key cannot be used.
     """
 
     def __init__(
-        self, server: ApiServer, *, compressed: bool = False, clock: Callable[[], float] = time.monotonic
+        self,
+        server: ApiServer,
+        *,
+        compressed: bool = False,
+        accept: str = "application/json",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         lower_tls_buffers()
         self._server = server
@@ -129,7 +134,7 @@ class Session:
             trust_env=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={
-                "Accept": "application/json",
+                "Accept": accept,
                 "Accept-Encoding": "gzip" if compressed else "identity",
                 "User-Agent": "isthmus",
             },

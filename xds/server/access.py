@@ -83,6 +83,10 @@ class Admissions(Protocol):
     def known(self) -> bool:
         """False until the first complete pass: that an account is absent means nothing before."""
 
+    @property
+    def trust_domain(self) -> str:
+        """The trust domain of the home cluster's identities; "" as long as it is not known."""
+
     def admission(self, namespace: str, service_account: str) -> Admission | None:
         """The admission of an account; None: no pod of the home cluster runs as it."""
 
@@ -173,6 +177,11 @@ class Access:
                 "a proxy connects to the control plane of its own cluster"
             )
         admission = await self._admission(identity)
+        if identity.trust_domain != self._admissions.trust_domain:
+            raise refusals.denied(
+                f"{identity} is not of trust domain {self._admissions.trust_domain!r}: "
+                "a proxy connects to the control plane of its own cluster"
+            )
         if admission is None:
             raise refusals.denied(
                 f"no pod of this cluster runs as service account {identity.account}: "
@@ -205,7 +214,8 @@ class Access:
         if str(asked) == str(identity):
             return
         own = None if identity.cluster else await self._admission(identity)
-        if own is None or own.role != ZTUNNEL:
+        foreign = identity.trust_domain != self._admissions.trust_domain
+        if own is None or own.role != ZTUNNEL or foreign:
             raise refusals.denied(f"{identity} may not act for {asked}: only the node proxies of this cluster may")
         if asked.trust_domain != identity.trust_domain:
             raise refusals.denied(f"{asked} is of another trust domain than {identity}")

@@ -1,8 +1,9 @@
 """Who is at the other end of a call, settled before a single message of it is decoded.
 
 In: the call's metadata (`authorization: Bearer <token>`, `clusterid`) and a TokenReviewer, which the embedding
-implements by Kubernetes' TokenReview, or TokenFile here, for places without one. Out: a Caller. It does not say what
-the caller may do: that is access.py. Tokens appear in no message, log line or representation.
+implements by Kubernetes' TokenReview and by the keys of other clusters, or TokenFile here, for places without one. Out:
+a Caller. It does not say what the caller may do: that is access.py. Tokens appear in no message, log line or
+representation.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Protocol
+from weakref import WeakValueDictionary
 
 import grpc
 import msgspec
@@ -112,10 +114,11 @@ class Proof(Protocol):
 
 
 class Authenticator:
-    """Judges the metadata of calls. At most `concurrency` reviews run at once, so that a flood of calls with random
-    tokens cannot become a flood of requests to an API server; each may take `timeout` seconds. From an address whose
-    calls were refused more often than `refused` allows, no token is reviewed until that is over but those that were
-    accepted before: pods may share the address of their node.
+    """Judges the metadata of calls. At most `concurrency` reviews of a cluster run at once, so that a flood of calls
+    with random tokens cannot become a flood of requests to an API server, and one that does not answer holds up no
+    other's; each may take `timeout` seconds. From an address whose calls were refused more often than `refused` allows,
+    no token is reviewed until that is over but those that were accepted before: pods may share the address of their
+    node.
     """
 
     def __init__(
@@ -128,7 +131,9 @@ class Authenticator:
     ) -> None:
         self._reviewer = reviewer
         self._timeout = timeout
-        self._turns = asyncio.Semaphore(concurrency)
+        self._concurrency = concurrency
+        # Of the clusters that calls name now: whoever holds or awaits a turn keeps them.
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._refused = Rates(refused)
         self._accepted: LRUCache[bytes, None] = LRUCache(MOST_KEYS)
 
@@ -153,7 +158,7 @@ class Authenticator:
     async def review(self, token: str, cluster: str, peer: str) -> Identity:
         """The identity behind a token. Raises Refusal: UNAUTHENTICATED, or UNAVAILABLE when nobody could judge."""
         try:
-            async with asyncio.timeout(self._timeout), self._turns:
+            async with asyncio.timeout(self._timeout), self._turns_of(cluster):
                 identity = await self._reviewer.review(token, cluster)
         except Exception as failure:  # noqa: BLE001 - whatever the trouble is, it says nothing about the token.
             # Only the type: the text of a failed request may quote the request.
@@ -165,6 +170,12 @@ class Authenticator:
                 "audience or cluster; mount a service account token of this cluster and audience"
             )
         return identity
+
+    def _turns_of(self, cluster: str) -> asyncio.Semaphore:
+        turns = self._turns.get(cluster)
+        if turns is None:
+            turns = self._turns[cluster] = asyncio.Semaphore(self._concurrency)
+        return turns
 
 
 class TokenProof:

@@ -111,6 +111,12 @@ async def test_a_claim_that_contradicts_the_token_is_denied_and_named(claim: str
     assert caught.value.code is grpc.StatusCode.PERMISSION_DENIED
 
 
+async def test_a_proxy_of_another_trust_domain_opens_no_stream_whatever_account_it_has() -> None:
+    with pytest.raises(Refusal, match=r"not of trust domain 'cluster\.local'") as caught:
+        await access().admit(caller(msgspec.structs.replace(ZTUNNEL, trust_domain="other")), claims())
+    assert caught.value.code is grpc.StatusCode.PERMISSION_DENIED
+
+
 async def test_an_account_of_plain_workloads_opens_no_stream() -> None:
     with pytest.raises(Refusal, match="under an account of its own") as caught:
         await access().admit(caller(ORDERS), claims())
@@ -220,6 +226,12 @@ async def test_a_pod_heard_of_a_moment_later_gets_its_certificate_then() -> None
         pytest.param(ZTUNNEL, Identity("cluster.local", "shop", "ledger"), "on node n1", id="other node"),
         pytest.param(ZTUNNEL, Identity("cluster.local", "shop", "ghost"), "no pod on node n1", id="nobody"),
         pytest.param(ZTUNNEL, Identity("other", "shop", "orders"), "another trust domain", id="other trust domain"),
+        pytest.param(
+            msgspec.structs.replace(ZTUNNEL, trust_domain="other"),
+            Identity("other", "shop", "orders"),
+            "only the node proxies",
+            id="ztunnel of another trust domain",
+        ),
         pytest.param(UNBOUND, ORDERS, "on which node", id="unknown node"),
         pytest.param(msgspec.structs.replace(UNBOUND, pod="gone"), ORDERS, "on which node", id="unknown pod"),
         pytest.param(msgspec.structs.replace(ZTUNNEL, cluster="east"), ORDERS, "only the node proxies", id="remote"),

@@ -224,6 +224,36 @@ async def test_no_more_reviews_run_at_once_than_are_allowed() -> None:
     assert reviewer.most == 3
 
 
+async def test_a_cluster_whose_reviews_do_not_end_holds_up_no_other() -> None:
+    class OneIsDead:
+        async def review(self, token: str, cluster: str) -> Identity | None:
+            if cluster == "dead":
+                await asyncio.Event().wait()
+            return ZTUNNEL
+
+    authenticator = Authenticator(OneIsDead(), concurrency=3)
+
+    async def call(cluster: str) -> Identity | None:
+        metadata = [("authorization", "Bearer x"), ("clusterid", cluster)]
+        caller, _ = await authenticator.authenticate("peer", metadata)
+        return caller.identity
+
+    waiting = [asyncio.create_task(call("dead")) for _ in range(10)]
+    await asyncio.sleep(0)
+    assert await asyncio.wait_for(call(""), 1) == await asyncio.wait_for(call("west"), 1) == ZTUNNEL
+    assert not any(one.done() for one in waiting)
+    for one in waiting:
+        one.cancel()
+    await asyncio.wait(waiting)
+
+
+async def test_nothing_is_kept_of_the_clusters_that_calls_named() -> None:
+    authenticator = Authenticator(Reviewer())
+    for number in range(100):
+        await authenticator.authenticate("peer", [("authorization", "Bearer good"), ("clusterid", f"c{number}")])
+    assert len(authenticator._turns) == 0
+
+
 def write(path: Path, document: object) -> Path:
     path.write_text(json.dumps(document))
     return path
