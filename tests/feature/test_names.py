@@ -207,7 +207,9 @@ async def test_a_ztunnel_that_holds_a_gateway_keeps_it_while_a_restarted_control
         try:
             # It has read beta, and knows of its gateway no more than the name.
             await eventually(lambda: server.asked)
-            assert f"DNS name {NAME} of a gateway is being looked up" in again.control.readiness().waiting
+            # Home may be read a moment later than beta.
+            asked = f"DNS name {NAME} of a gateway is being looked up"
+            await eventually(lambda: asked in again.control.readiness().waiting)
             before = len(ztunnel.machine.received)
             async with again.connect(ztunnel) as client:
                 await client.until(lambda machine: len(machine.received) > before)
