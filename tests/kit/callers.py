@@ -86,9 +86,9 @@ class Callers:
         self.lifetime = timedelta(hours=1)
         self._host = CertificateAuthority.self_signed("web").issue_server([HOST])
         write_manifests(self.home, *self.manifests())
-        cacerts = directory / "cacerts"
-        cacerts.mkdir()
-        self._authority = _write_authority(cacerts)
+        self.cacerts = directory / "cacerts"
+        self.cacerts.mkdir()
+        self._authority = _write_authority(self.cacerts)
         known = (WORKLOAD, REMOTE, ZTUNNEL, UNBOUND, EAST_WEST, INGRESS)
         self.identities = directory / "identities.json"
         self.identities.write_text(
@@ -103,7 +103,8 @@ class Callers:
                 }
             )
         )
-        self.plane = Plane(self.home, identities=self.identities, cacerts=cacerts, **settings)
+        given = {"identities": self.identities, "cacerts": self.cacerts, **settings}
+        self.plane = Plane(self.home, **given)
 
     async def __aenter__(self) -> Self:
         await self.plane.__aenter__()
@@ -122,23 +123,33 @@ class Callers:
         """What home holds, without the pod of that name."""
         return [one for one in _home(self._host) if one["metadata"]["name"] != without]
 
-    def address(self, port: Port) -> str:
-        """Where that port is here."""
+    def port(self, port: Port) -> int:
+        """Where that port is here, on 127.0.0.1."""
         ports = self.plane.control.ports
         assert ports is not None
-        return f"127.0.0.1:{ {'15012': ports.tls, '15013': ports.mtls, '15010': ports.plaintext}[port]}"
+        found = {"15012": ports.tls, "15013": ports.mtls, "15010": ports.plaintext}[port]
+        assert found is not None
+        return found
 
-    def client(self, port: Port, caller: Caller) -> AdsClient:
-        """The caller's connection."""
+    def address(self, port: Port) -> str:
+        """The address of that port."""
+        return f"127.0.0.1:{self.port(port)}"
+
+    def client(
+        self, port: Port, caller: Caller, *, roots: bytes = b"", certificate: tuple[bytes, bytes] | None = None
+    ) -> AdsClient:
+        """The caller's connection. It trusts `roots`, those of the beginning unless given, and shows a `certificate` of
+        the caller on the port for that.
+        """
         if port == "15010":
             made = AdsClient(self.address(port), node_id=caller.node_id)
         else:
             made = AdsClient(
                 self.address(port),
                 node_id=caller.node_id,
-                root_certificates=self._authority.root_certificates.encode(),
+                root_certificates=roots or self._authority.root_certificates.encode(),
                 token=None if port == "15013" or caller == NOBODY else self.token(caller),
-                certificate=self.certificate(caller) if port == "15013" else (b"", b""),
+                certificate=(certificate or self.certificate(caller)) if port == "15013" else (b"", b""),
                 cluster=caller.cluster,
             )
         for extension in (HASHABLE_STRING, ON_DEMAND_SECRETS):
@@ -157,11 +168,12 @@ class Callers:
         """What such a call says of itself."""
         return (("authorization", f"Bearer {self.token(caller)}"),) if port == "15012" and caller != NOBODY else ()
 
-    def certificate(self, caller: Caller) -> tuple[bytes, bytes]:
-        """A key, and a chain for what the caller says it is; empty for one that shows none."""
+    def certificate(self, caller: Caller, issuer: CertificateAuthority | None = None) -> tuple[bytes, bytes]:
+        """A key, and a chain for what the caller says it is, by that issuer; empty for one that shows none."""
         if caller == NO_CERTIFICATE:
             return b"", b""
-        issuer = CertificateAuthority.self_signed("cluster.local") if caller == FORGER else self._authority
+        if issuer is None:
+            issuer = CertificateAuthority.self_signed("cluster.local") if caller == FORGER else self._authority
         key = ec.generate_private_key(ec.SECP256R1())
         *chain, _roots = issuer.issue(key.public_key(), caller.identity, int(self.lifetime.total_seconds()))
         return _pem(key), "".join(chain).encode()
