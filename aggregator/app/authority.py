@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+from collections.abc import Iterable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Final
 
 from cryptography import x509
 
+from aggregator.app.metrics import Metric
 from aggregator.app.settings import Settings, SettingsError
 from watchers.watching import Watch, places_of
 from xds.server.authority_in_force import AuthorityInForce
@@ -95,6 +97,25 @@ async def _follow(settings: Settings, authority: AuthorityInForce) -> None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(seconds, _LONGEST_WAIT)):
                     await watch.change()
+
+
+def expiries(authority: AuthorityInForce) -> Iterable[Metric]:
+    """A source of metrics: when the signer ends, and the first of the roots that are trusted."""
+    signer = authority.signer
+    ends: dict[tuple[str, ...], float] = {}
+    if signer is not None:
+        ends["signer",] = signer.expires.timestamp()
+    if authority.roots:
+        ends["root",] = min(root.not_valid_after_utc for root in authority.roots).timestamp()
+    yield Metric(
+        name="isthmus.certificate.authority.expiry.timestamp",
+        kind="gauge",
+        unit="s",
+        labels=("certificate",),
+        help="When the signing authority ends, with all above it, and the first of the roots that are trusted, in "
+        "seconds of Unix time.",
+        values=ends,
+    )
 
 
 def write_roots(settings: Settings, authority: AuthorityInForce) -> None:

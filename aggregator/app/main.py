@@ -158,6 +158,8 @@ class ControlPlane:
                 self.clusters.metrics.all,
                 self.lookups.metrics.all,
                 self.loop_watch.metrics,
+                self.listener.metrics.all,
+                lambda: authorities.expiries(self.authority),
                 *((self.writing.metrics,) if self.writing is not None else ()),
             ],
             __version__,

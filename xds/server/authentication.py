@@ -35,6 +35,8 @@ _SPIFFE: Final = re.compile(
     r"/ns/(?P<namespace>[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)"
     r"/sa/(?P<service_account>[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)"
 )
+# How often the log says of a cluster that its tokens cannot be reviewed: every call of its proxies meets it.
+_LINES: Final = Rate(per_second=0.1, burst=5)
 # A projected token is some 1 to 2 KB; whatever is much longer need not be sent to an API server to be refused.
 LONGEST_TOKEN: Final = 16 * 1024
 
@@ -136,6 +138,7 @@ class Authenticator:
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._refused = Rates(refused)
         self._accepted: LRUCache[bytes, None] = LRUCache(MOST_KEYS)
+        self._told = Rates(_LINES)
 
     async def authenticate(self, peer: str, metadata: Iterable[tuple[str, str | bytes]]) -> tuple[Caller, TokenProof]:
         """The caller and its proof, a token. Raises Refusal: UNAUTHENTICATED, UNAVAILABLE when nobody could judge,
@@ -162,7 +165,8 @@ class Authenticator:
                 identity = await self._reviewer.review(token, cluster)
         except Exception as failure:  # noqa: BLE001 - whatever the trouble is, it says nothing about the token.
             # Only the type: the text of a failed request may quote the request.
-            logger.warning("token review failed", extra={"peer": peer, "cause": type(failure).__name__})
+            if self._told.take((cluster, type(failure))):
+                logger.warning("token review failed", extra={"peer": peer, "cause": type(failure).__name__})
             raise refusals.unavailable("the token could not be reviewed now; try again") from None
         if identity is None:
             raise refusals.unauthenticated(

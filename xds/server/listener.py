@@ -19,12 +19,14 @@ from urllib.parse import unquote
 import grpc
 import msgspec
 
+from xds.metrics import ServerMetrics
 from xds.server import refusals
 from xds.server.authentication import Authenticator, Caller, CertificateProof, Proof
 from xds.server.certificate_service import CertificateService
 from xds.server.client_certificates import client_identity
 from xds.server.dialogue import Disconnected, Variant
 from xds.server.health import HealthService
+from xds.server.rates import Rate, Rates, host_of
 from xds.server.refusals import Refusal
 from xds.server.server_certificate import ServerCertificateSource, ServerCredentials
 from xds.server.streams import Streams
@@ -39,6 +41,9 @@ HEALTH: Final = "grpc.health.v1.Health"
 _PATIENCE: Final = 10.0
 # How many health checks are read at once: they need no token, and each may be as long as a request may be.
 _HEALTH_CHECKS: Final = 4
+
+# How often one host is written into the log for being refused with the same code: a flood of calls is no flood there.
+_LINES: Final = Rate(per_second=0.2, burst=20)
 
 T = TypeVar("T")
 
@@ -140,6 +145,8 @@ class Listener:
         self._health = HealthService(ready, (ADS, CERTIFICATES) if certificates is not None else (ADS,))
         self._health_checks = asyncio.Semaphore(_HEALTH_CHECKS)
         self._servers: list[Any] = []
+        self._told = Rates(_LINES)
+        self.metrics = ServerMetrics()
 
     async def start(self) -> Ports:
         """Binds and serves; returns once all ports are open. Raises ListenError, with nothing left bound."""
@@ -149,13 +156,13 @@ class Listener:
                 settings.plaintext, "plaintext is for proxies of this machine", "give a loopback address or use TLS"
             )
         try:
-            tls = await self._serve(settings.tls, self._by_token, ServerCredentials(self._certificate))
+            tls = await self._serve("tls", settings.tls, self._by_token, ServerCredentials(self._certificate))
             mtls = plaintext = None
             if settings.mtls is not None:
                 credentials = ServerCredentials(self._certificate, self._roots)
-                mtls = await self._serve(settings.mtls, self._by_certificate, credentials)
+                mtls = await self._serve("mtls", settings.mtls, self._by_certificate, credentials)
             if settings.plaintext is not None:
-                plaintext = await self._serve(settings.plaintext, None, None)
+                plaintext = await self._serve("plaintext", settings.plaintext, None, None)
         except ListenError:
             await self.stop(0)
             raise
@@ -170,7 +177,7 @@ class Listener:
             await server.stop(1.0)
 
     async def _serve(
-        self, address: Address, proving: Proving | None, credentials: ServerCredentials | None
+        self, name: str, address: Address, proving: Proving | None, credentials: ServerCredentials | None
     ) -> int:
         """Starts a server of its own for an address, so that a port has no method that is not its own."""
         _check(address, reuse_port=self._settings.reuse_port)
@@ -179,7 +186,7 @@ class Listener:
             # A bound on calls that are not streams yet; those have limits with better messages.
             maximum_concurrent_rpcs=self._streams.limits.streams + 1000,
         )
-        for service, methods in self._services(proving).items():
+        for service, methods in self._services(name, proving).items():
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
         try:
             port: int = (
@@ -194,22 +201,22 @@ class Listener:
         self._servers.append(server)
         return port
 
-    def _services(self, proving: Proving | None) -> dict[str, dict[str, Any]]:
+    def _services(self, port: str, proving: Proving | None) -> dict[str, dict[str, Any]]:
         """The methods of a port: where callers prove who they are all of them, else no certificates."""
         services = {
             ADS: {
-                "DeltaAggregatedResources": self._stream_handler("delta", proving),
-                "StreamAggregatedResources": self._stream_handler("sotw", proving),
+                "DeltaAggregatedResources": self._stream_handler(port, "delta", proving),
+                "StreamAggregatedResources": self._stream_handler(port, "sotw", proving),
             },
             # The unary methods are handled as streams that read one message: gRPC reads the message of a unary
             # handler, whoever sends it, before the handler can ask for a token.
-            HEALTH: {"Check": grpc.stream_unary_rpc_method_handler(self._check_health)},
+            HEALTH: {"Check": self._health_handler(port)},
         }
         if proving is not None and self._certificates is not None:
-            services[CERTIFICATES] = {"CreateCertificate": self._certificate_handler(self._certificates, proving)}
+            services[CERTIFICATES] = {"CreateCertificate": self._certificate_handler(port, self._certificates, proving)}
         return services
 
-    def _stream_handler(self, variant: Variant, proving: Proving | None) -> Any:
+    def _stream_handler(self, port: str, variant: Variant, proving: Proving | None) -> Any:
         async def serve(context: Any) -> None:
             caller, proof = await proving(context) if proving is not None else (Caller(_peer(context)), None)
             transport = GrpcTransport(context)
@@ -217,18 +224,20 @@ class Listener:
             await self._streams.serve(variant, transport, caller, proof)
 
         async def handle(_: Any, context: Any) -> None:
-            await _answer(context, serve(context))
+            await self._answer(port, context, serve(context))
 
         return grpc.stream_stream_rpc_method_handler(handle)
 
-    def _certificate_handler(self, certificates: CertificateService, proving: Proving) -> Any:
+    def _certificate_handler(self, port: str, certificates: CertificateService, proving: Proving) -> Any:
         async def create(context: Any) -> bytes:
             caller, _ = await proving(context)
             certificates.admit(caller)
-            return await certificates.create_certificate(await _only_message(context), caller)
+            chain = await certificates.create_certificate(await _only_message(context), caller)
+            self.metrics.certificates.add(port)
+            return chain
 
         async def handle(_: Any, context: Any) -> bytes:
-            return await _answer(context, create(context))
+            return await self._answer(port, context, create(context))
 
         return grpc.stream_unary_rpc_method_handler(handle)
 
@@ -240,13 +249,34 @@ class Listener:
         identity, ends = client_identity(context.auth_context())
         return Caller(_peer(context), identity), CertificateProof(ends)
 
-    async def _check_health(self, _: Any, context: Any) -> bytes:
-        async def check() -> bytes:
+    def _health_handler(self, port: str) -> Any:
+        async def check(context: Any) -> bytes:
             async with self._health_checks:
                 message = await _only_message(context)
             return self._health.check(message)
 
-        return await _answer(context, check())
+        async def handle(_: Any, context: Any) -> bytes:
+            return await self._answer(port, context, check(context))
+
+        return grpc.stream_unary_rpc_method_handler(handle)
+
+    async def _answer(self, port: str, context: Any, work: Awaitable[T]) -> T:
+        """The outcome of `work`; what it is refused with becomes the call's status. Lets cancellation through."""
+        peer = _peer(context)
+        try:
+            return await work
+        except Refusal as refusal:
+            code, message = refusal.code, refusal.message
+        except Disconnected:
+            code, message = grpc.StatusCode.CANCELLED, "the peer is gone"
+        except Exception:
+            logger.exception("call failed", extra={"peer": peer})
+            code, message = grpc.StatusCode.INTERNAL, "the server failed; its log says why"
+        self.metrics.refused.add(port, code.name)
+        if self._told.take((host_of(peer), code)):
+            logger.info("call refused", extra={"peer": peer, "code": code.name, "cause": message})
+        await context.abort(code, message)
+        raise AssertionError("abort returned")
 
 
 class GrpcTransport:
@@ -280,22 +310,6 @@ class GrpcTransport:
             await self._context.write(message)
         except grpc.aio.InternalError:
             raise Disconnected from None
-
-
-async def _answer(context: Any, work: Awaitable[T]) -> T:
-    """The outcome of `work`; what it is refused with becomes the call's status. Lets cancellation through."""
-    try:
-        return await work
-    except Refusal as refusal:
-        code, message = refusal.code, refusal.message
-    except Disconnected:
-        code, message = grpc.StatusCode.CANCELLED, "the peer is gone"
-    except Exception:
-        logger.exception("call failed", extra={"peer": _peer(context)})
-        code, message = grpc.StatusCode.INTERNAL, "the server failed; its log says why"
-    logger.info("call refused", extra={"peer": _peer(context), "code": code.name, "cause": message})
-    await context.abort(code, message)
-    raise AssertionError("abort returned")
 
 
 async def _only_message(context: Any) -> bytes:

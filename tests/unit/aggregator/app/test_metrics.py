@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 
 import aggregator
+from aggregator.app.authority import expiries
 from aggregator.app.loop_watch import LoopWatch
 from aggregator.app.metrics import (
     ClusterStates,
@@ -20,7 +21,10 @@ from aggregator.app.metrics import (
 from aggregator.app.records import Pass, Records
 from watchers.metrics import LookupMetrics, WatchMetrics, WriteMetrics
 from watchers.status import ClusterStatus, KindStatus, State
+from xds.metrics import ServerMetrics
 from xds.records import Ack, Push, StreamClosed, StreamOpened
+from xds.server.authority_in_force import AuthorityInForce
+from xds.server.certificate_authority import CertificateAuthority
 
 ADDRESS = "type.googleapis.com/istio.workload.Address"
 
@@ -155,7 +159,8 @@ def test_the_build_and_the_process_are_told_too() -> None:
 
 def every_metric() -> list[Readable]:
     watchers = (*WatchMetrics().all(), *LookupMetrics().all(), *WriteMetrics().all())
-    return [*RecordCounts(Records())(), *ClusterStates(list)(), *watchers, *LoopWatch().metrics()]
+    server = (*ServerMetrics().all(), *expiries(AuthorityInForce(CertificateAuthority.self_signed("cluster.local"))))
+    return [*RecordCounts(Records())(), *ClusterStates(list)(), *watchers, *LoopWatch().metrics(), *server]
 
 
 def test_every_metric_has_a_help_text_and_a_name_of_its_own() -> None:
