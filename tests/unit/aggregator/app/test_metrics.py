@@ -159,7 +159,8 @@ def test_the_build_and_the_process_are_told_too() -> None:
 
 def every_metric() -> list[Readable]:
     watchers = (*WatchMetrics().all(), *LookupMetrics().all(), *WriteMetrics().all())
-    server = (*ServerMetrics().all(), *expiries(AuthorityInForce(CertificateAuthority.self_signed("cluster.local"))))
+    authority = list(expiries(AuthorityInForce(CertificateAuthority.self_signed("cluster.local"))))
+    server: list[Readable] = [*ServerMetrics().all(), *authority]
     return [*RecordCounts(Records())(), *ClusterStates(list)(), *watchers, *LoopWatch().metrics(), *server]
 
 
