@@ -46,6 +46,7 @@ RESOURCES = (
     Resource("EndpointSlice", "discovery.k8s.io/v1", "endpointslices"),
     Resource("Gateway", "gateway.networking.k8s.io/v1", "gateways"),
     Resource("GatewayClass", "gateway.networking.k8s.io/v1", "gatewayclasses", namespaced=False),
+    Resource("ReferenceGrant", "gateway.networking.k8s.io/v1", "referencegrants"),
     Resource("HTTPRoute", "gateway.networking.k8s.io/v1", "httproutes"),
     Resource("Ingress", "networking.k8s.io/v1", "ingresses"),
     Resource("IngressClass", "networking.k8s.io/v1", "ingressclasses", namespaced=False),

@@ -46,6 +46,7 @@ def test_what_is_written_is_statuses_imports_registrations_and_the_lease() -> No
         ("", "services/status", "patch"),
         # Creates nothing that stays: it is how an API server is asked.
         ("authentication.k8s.io", "tokenreviews", "create"),
+        ("authorization.k8s.io", "subjectaccessreviews", "create"),
         ("coordination.k8s.io", "leases", "create"),
         ("coordination.k8s.io", "leases", "update"),
         ("gateway.networking.k8s.io", "gatewayclasses/status", "patch"),

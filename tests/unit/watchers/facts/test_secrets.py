@@ -22,6 +22,7 @@ from watchers.facts.secrets import MOST_BYTES, SecretObject, TLSSecret
 from watchers.manifests import read_manifests
 
 CERTIFICATE, KEY = b"-----BEGIN CERTIFICATE-----\nleaf\n", b"-----BEGIN PRIVATE KEY-----\nkey\n"
+ROOT = b"-----BEGIN CERTIFICATE-----\nroot\n"
 TREASURE = "dHJlYXN1cmU="
 """What must not be seen, as such and as base64 of something."""
 SECRET = kind_of("v1", "Secret")
@@ -49,7 +50,7 @@ def refused(document: Any) -> InvalidObject:
 def test_a_recorded_secret() -> None:
     assert kinds.decode(recorded("secret"), "west", "istio-system") == (
         ("west", "TLSSecret", "shop", "cart-tls"),
-        TLSSecret(CERTIFICATE, KEY),
+        TLSSecret(CERTIFICATE, KEY, ROOT, b"-----BEGIN X509 CRL-----\nrevoked\n", b"staple"),
     )
 
 
