@@ -22,12 +22,24 @@ from aggregator.findings import Finding
 from aggregator.graph import Pass as Result
 from aggregator.mesh.selection import Selected
 from aggregator.mesh.standing import PastLimit
-from aggregator.pipeline import ADMISSIONS, HOSTNAMES, PAST_LIMIT, RESOURCES, SELECTIONS, SETTLED, WRITES, Pipeline
+from aggregator.pipeline import (
+    ADMISSIONS,
+    HOSTNAMES,
+    PAST_LIMIT,
+    RESOURCES,
+    REVIEWS,
+    SELECTIONS,
+    SETTLED,
+    WANTED,
+    WRITES,
+    Pipeline,
+)
 from aggregator.security.admissions import Account
 from aggregator.views.rejections import Rejection
 from aggregator.views.view import Completeness, View, joining_again
 from watchers.facts import Fact
 from watchers.facts.keys import ObjectKey
+from watchers.facts.named import WantedKey
 from watchers.writes import Write, WriteKey
 from xds.encoded import Resource
 
@@ -61,6 +73,8 @@ class Tables(msgspec.Struct, frozen=True):
     findings: Table[ObjectKey, tuple[Finding, ...]]
     selections: Table[tuple[str], Selected]
     hostnames: Table[tuple[str], tuple[ObjectKey, ...]]
+    wanted: Table[WantedKey, tuple[str, ...]]
+    reviews: Table[tuple[str, str], bool]
     writes: Table[WriteKey, Write]
     past_limit: Table[ObjectKey, PastLimit]
 
@@ -77,6 +91,8 @@ class Tables(msgspec.Struct, frozen=True):
             findings=Table("findings"),
             selections=Table("selections"),
             hostnames=Table("hostnames"),
+            wanted=Table("objects to read by name"),
+            reviews=Table("accounts to review"),
             writes=Table("writes"),
             past_limit=Table("clusters past their limit"),
         )
@@ -222,6 +238,8 @@ class Aggregator:
             (PAST_LIMIT, tables.past_limit),
             (SELECTIONS, tables.selections),
             (HOSTNAMES, tables.hostnames),
+            (WANTED, tables.wanted),
+            (REVIEWS, tables.reviews),
             (WRITES, tables.writes),
         )
         for name, table in in_order:

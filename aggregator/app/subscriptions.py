@@ -15,7 +15,8 @@ import msgspec
 
 from aggregator.app.address_books import SharedBook
 from aggregator.app.aggregate import Tables
-from aggregator.views import east_west_gateway, ingress_gateway, ztunnel
+from aggregator.security.credential_names import has_scheme
+from aggregator.views import credentials, east_west_gateway, ingress_gateway, ztunnel
 from aggregator.views.view import View, listen_address
 from xds.encoded import Resource
 from xds.messages.cluster import CLUSTER_TYPE
@@ -25,6 +26,7 @@ from xds.server.access import Admission
 from xds.server.certificate_authority import CertificateAuthority
 from xds.server.proxies import Proxy
 from xds.server.workload_certificates import WorkloadCertificates
+from xds.session.by_name import ByName
 from xds.session.content import Changes, Subscription
 from xds.session.on_demand import OnDemand
 from xds.session.requests import HASHABLE_STRING, ON_DEMAND_SECRETS
@@ -246,10 +248,21 @@ class TableViews:
             read = TableSubscription(around, view, bell)
         if read is not None and proxy.role == ingress_gateway.ROLE and type_url == CLUSTER_TYPE:
             read = OnDemand(read, ingress_gateway.STANDING_CLUSTERS)
+        if type_url == SECRET_TYPE and proxy.role == ingress_gateway.ROLE and proxy.identity is not None:
+            read = ByName(read, has_scheme, self._open_credential, bell)
         if type_url == SECRET_TYPE and proxy.identity is not None:
             lifetime = around.certificate_lifetime
             return WorkloadCertificates(around.authority, proxy.identity, read, bell, lifetime=lifetime)
         return read
+
+    def _open_credential(self, name: str, bell: Callable[[], None]) -> Subscription | None:
+        """Begin to read a credential by its name, as whom the proxy has proven to be."""
+        proxy = self._proxy
+        if proxy.identity is None:
+            return None
+        account = proxy.identity.service_account
+        view = credentials.view_of(name, namespace=proxy.namespace, gateway=proxy.gateway, account=account)
+        return TableSubscription(self._around, view, bell) if view is not None else None
 
 
 class TableAdmissions:

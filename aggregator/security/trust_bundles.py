@@ -44,8 +44,8 @@ def bundle(roots: bytes, crl: bytes = b"") -> Bundle:
         certificates = x509.load_pem_x509_certificates(roots)
         if len(certificates) > MOST_ROOTS:
             raise InvalidBundle(f"it holds {len(certificates)} roots, and {MOST_ROOTS} are the most")
-        # All of them are read through, and what stands between them stays behind.
-        pem = b"".join([one.public_bytes(Encoding.PEM) for one in certificates if one.subject is not None])
+        # What stands between them stays behind.
+        pem = b"".join([one.public_bytes(Encoding.PEM) for one in certificates])
         not_after = max(one.not_valid_after_utc.timestamp() for one in certificates)
     except InvalidBundle:
         raise

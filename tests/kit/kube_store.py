@@ -48,6 +48,7 @@ RESOURCES = (
     Resource("GatewayClass", "gateway.networking.k8s.io/v1", "gatewayclasses", namespaced=False),
     Resource("ReferenceGrant", "gateway.networking.k8s.io/v1", "referencegrants"),
     Resource("HTTPRoute", "gateway.networking.k8s.io/v1", "httproutes"),
+    Resource("SubjectAccessReview", "authorization.k8s.io/v1", "subjectaccessreviews", namespaced=False),
     Resource("Ingress", "networking.k8s.io/v1", "ingresses"),
     Resource("IngressClass", "networking.k8s.io/v1", "ingressclasses", namespaced=False),
     Resource("AuthorizationPolicy", "security.istio.io/v1", "authorizationpolicies"),

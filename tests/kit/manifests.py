@@ -411,12 +411,12 @@ def tls_secret(name: str, certificate: bytes, key: bytes) -> Manifest:
     return {**document, "type": "kubernetes.io/tls", "data": data}
 
 
-def secret(name: str, *, type: str = "Opaque", **entries: bytes) -> Manifest:
-    """A Secret of any type; of the names of entries ``_`` stands for ``.`` and ``__`` for ``-``."""
+def secret(name: str, *, kind: str = "Opaque", **entries: bytes) -> Manifest:
+    """A Secret of a type (``kind``); of the names of entries ``_`` stands for ``.`` and ``__`` for ``-``."""
     place, own_name = _split(name)
     document = _object("v1", "Secret", place, own_name, {}, {})
     data = {key.replace("__", "-").replace("_", "."): b64encode(value).decode() for key, value in entries.items()}
-    return {**document, "type": type, "data": data}
+    return {**document, "type": kind, "data": data}
 
 
 def config_map(name: str, **data: str) -> Manifest:

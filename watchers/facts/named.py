@@ -1,7 +1,8 @@
 """Facts about single objects of home that were asked for by name, and about what accounts may do there.
 
-Written by `watchers.kubernetes`, under NAMED in the place of a cluster: what is read together with a cluster is replaced
-as a whole, and these are not among it. A NamedSecret or RootsConfigMap stands there under its own namespace and name.
+Written by `watchers.kubernetes`, under NAMED in the place of a cluster: what is read together with a cluster is
+replaced as a whole, and these are not among it. A NamedSecret or RootsConfigMap stands there under its own namespace
+and name.
 """
 
 from __future__ import annotations
