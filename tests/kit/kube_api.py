@@ -150,8 +150,8 @@ class KubeCluster:
 
     ``tokens`` may be changed at any time: those that are accepted, None for anyone, which is the default. A revoked
     token does not end an open watch, as with a real server. Of ``forbidden`` kinds everything is refused with 403, of
-    ``absent`` ones (a CRD that is not installed) with 404. Of users (``allowed``, by namespace) it says that they may do
-    anything there, of all others that they may nothing. ``watch_list`` is whether the server streams initial lists.
+    ``absent`` ones (a CRD that is not installed) with 404. Of users in ``allowed``, each with a namespace, it says that
+    they may do anything there, of all others nothing. ``watch_list`` is whether the server streams initial lists.
     ``bookmark_every`` is in seconds. ``asked_version`` counts the questions for its version, which are not in
     ``requests``. While ``refuse_connections`` is set, sessions in memory do not reach it.
     """

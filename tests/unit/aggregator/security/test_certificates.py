@@ -302,5 +302,5 @@ def test_a_staple_that_does_not_fit_costs_the_pair_nothing_and_is_told() -> None
 def test_a_generic_pair_is_spoken_of_by_its_own_entries() -> None:
     chain, key = c.host_pair(HOST)
     assert certificate(NamedSecret(chain, key, generic=True)).chain == chain
-    with pytest.raises(InvalidPair, match="^key is not the key of cert$"):
+    with pytest.raises(InvalidPair, match=r"^key is not the key of cert$"):
         certificate(NamedSecret(chain, c.host_pair(HOST)[1], generic=True))

@@ -52,7 +52,9 @@ def test_whatever_is_no_certificate_stays_behind() -> None:
     assert found.roots == PEM
 
 
-@pytest.mark.parametrize("roots", [b"", b"hello", b"\x00\xff", c.host_pair("a")[1], b"-----BEGIN CERTIFICATE-----\nA\n"])
+@pytest.mark.parametrize(
+    "roots", [b"", b"hello", b"\x00\xff", c.host_pair("a")[1], b"-----BEGIN CERTIFICATE-----\nA\n"]
+)
 def test_what_is_no_certificate_is_refused(roots: bytes) -> None:
     assert refused(roots)
 
@@ -76,7 +78,13 @@ def test_none_is_no_list_of_revocations() -> None:
 
 
 @pytest.mark.parametrize(
-    "crl", [b"hello", PEM, b"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n", revocations(ROOT) * (MOST_CRLS + 1)]
+    "crl",
+    [
+        b"hello",
+        PEM,
+        b"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n",
+        revocations(ROOT) * (MOST_CRLS + 1),
+    ],
 )
 def test_roots_are_not_served_without_the_revocations_that_were_meant(crl: bytes) -> None:
     assert "revocations" in refused(PEM, crl)

@@ -157,7 +157,7 @@ def test_a_pair_that_its_gateway_refers_to_is_told_without_any_right_of_its_acco
 
 def test_what_no_listener_of_its_gateway_refers_to_is_not_told() -> None:
     name = "kubernetes-gateway://infra/tls"
-    refused = (
+    refused: tuple[list[Manifest], ...] = (
         [],
         [gateway("tls2")],
         [gateway("tls", name="infra/other")],

@@ -40,7 +40,7 @@ def test_by_name_a_config_map_without_roots_is_there() -> None:
 
 
 def test_roots_longer_than_a_config_map_can_be_are_refused() -> None:
-    with pytest.raises(InvalidObject, match="no ConfigMap can be|longer than"):
+    with pytest.raises(InvalidObject, match="longer than"):
         decoded(m.config_map("shop/ca", ca_crt="x" * (MOST_BYTES + 1)))
 
 

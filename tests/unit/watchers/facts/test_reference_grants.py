@@ -23,7 +23,8 @@ def test_a_recorded_grant() -> None:
 
 def test_both_versions_of_the_api_are_read() -> None:
     grant = m.reference_grant("certs/g", "infra", "a")
-    old, new = (kinds.decode({**grant, "apiVersion": f"gateway.networking.k8s.io/{v}"}, "w", "s") for v in ("v1beta1", "v1"))
+    versions = ("gateway.networking.k8s.io/v1beta1", "gateway.networking.k8s.io/v1")
+    old, new = (kinds.decode({**grant, "apiVersion": version}, "w", "s") for version in versions)
     assert old == new is not None
 
 

@@ -238,7 +238,8 @@ def test_by_name_a_secret_of_any_type_is_read_whatever_it_holds() -> None:
 
 
 def test_equal_roots_are_kept_once() -> None:
-    assert named(plain(cacert="roots")).roots is fact(plain("kubernetes.io/tls", tls_crt="", tls_key="", ca_crt="roots")).roots
+    tls = fact(plain("kubernetes.io/tls", tls_crt="", tls_key="", ca_crt="roots"))
+    assert named(plain(cacert="roots")).roots is tls.roots
 
 
 def test_a_named_secret_shows_only_how_much_it_holds() -> None:
