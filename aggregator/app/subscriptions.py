@@ -76,11 +76,14 @@ class Interest:
         self._counts[view] = self._counts.get(view, 0) + 1
         self._table.apply([(view.key, view)])
 
-    def release(self, view: View) -> None:
-        """One subscription less. With the last one gone the view is dropped, after a while."""
+    def release(self, view: View, *, at_once: bool = False) -> None:
+        """One subscription less. With the last one gone the view is dropped, after a while unless it is of no use."""
         self._counts[view] -= 1
         if not self._counts[view]:
             del self._counts[view]
+            if at_once:
+                self._table.apply([(view.key, None)])
+                return
             self._leaving[view] = asyncio.get_running_loop().call_later(self._linger, self._drop, view)
 
     def _drop(self, view: View) -> None:
@@ -229,6 +232,18 @@ class AddressSubscription(TableSubscription):
         super().close()
 
 
+class CredentialSubscription(TableSubscription):
+    """One stream's reading of a credential. A view that holds none does not outlive it: names cost a client nothing, so
+    what it asked for and did not get must cost nothing here.
+    """
+
+    def close(self) -> None:
+        """Read no more."""
+        self._changes.close()
+        self._completeness.close()
+        self._interest.release(self._view, at_once=next(iter(self.items()), None) is None)
+
+
 class TableViews:
     """The views of one proxy, and the certificates made for it. Satisfies `xds.session.content.Views`."""
 
@@ -262,7 +277,7 @@ class TableViews:
             return None
         account = proxy.identity.service_account
         view = credentials.view_of(name, namespace=proxy.namespace, gateway=proxy.gateway, account=account)
-        return TableSubscription(self._around, view, bell) if view is not None else None
+        return CredentialSubscription(self._around, view, bell) if view is not None else None
 
 
 class TableAdmissions:

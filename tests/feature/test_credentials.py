@@ -145,13 +145,17 @@ async def test_an_opaque_secret_and_a_config_map_are_served_from_a_directory(tmp
         await client.roots("configmap://certs/ca", ROOTS)
 
 
-async def test_names_given_up_are_made_no_more_once_they_have_lingered(tmp_path: Path) -> None:
+async def test_names_given_up_linger_if_there_is_something_under_them(tmp_path: Path) -> None:
     home = Files(tmp_path, tls("infra/tls"))
-    async with home.plane() as plane, asking(plane, "delta", TOKEN, OWN, OWN_ROOTS) as client:
+    names = (OWN, OWN_ROOTS, "kubernetes://missing")
+    async with home.plane() as plane, asking(plane, "delta", TOKEN, *names) as client:
         await client.pair(OWN, FIRST[0])
+        await client.absent(OWN_ROOTS, "kubernetes://missing")
         interest = plane.control._around.interest
-        await client.drop(OWN)
+        await client.drop(OWN, "kubernetes://missing")
         await eventually(lambda: [view.feature("name") for view in interest._leaving] == [OWN])
+        asked = {view.feature("name") for _, view in plane.control.tables.interest.scan() if view.role == "credential"}
+        assert asked == {OWN, OWN_ROOTS}
 
 
 async def test_keys_are_in_no_log_and_on_no_page(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -34,6 +34,10 @@ MOST = 256
 """Objects that are read at a time."""
 MOST_OF_NAMESPACE = 64
 """Of those, for one namespace that asks: none takes the places of all others."""
+LINGER = 30.0
+"""Seconds for which an object is read on that nobody wants any more: who wants others all the time is not to make us
+ask home all the time.
+"""
 
 _KINDS = {kind.fact: kind for kind in (NAMED_SECRET, ROOTS_CONFIG_MAP)}
 
@@ -107,6 +111,7 @@ class NamedObjects:
         self._wanted: dict[WantedKey, tuple[str, ...]] = {}
         self._readers: dict[WantedKey, _Reader] = {}
         self._charged: Counter[str] = Counter()
+        self._leaving: dict[WantedKey, asyncio.TimerHandle] = {}
 
     async def run(self) -> None:
         """Reads until cancelled."""
@@ -118,13 +123,15 @@ class NamedObjects:
                     bell.clear()
                     for key, askers in cursor.take().changes.items():
                         if askers is None:
-                            self._forget(key)
+                            self._leave(key, bell.set)
                         else:
-                            self._wanted[key] = askers
+                            self._stay(key, askers)
                     self._begin(tasks)
                     await bell.wait()
         finally:
             cursor.close()
+            for timer in self._leaving.values():
+                timer.cancel()
             self._wanted.clear()
             self._readers.clear()
 
@@ -144,8 +151,27 @@ class NamedObjects:
             task = tasks.create_task(self._read(key), name=f"read {' '.join(key)}")
             self._readers[key] = _Reader(task, charged)
 
-    def _forget(self, key: WantedKey) -> None:
+    def _stay(self, key: WantedKey, askers: tuple[str, ...]) -> None:
+        timer = self._leaving.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        self._wanted[key] = askers
+
+    def _leave(self, key: WantedKey, gone: Callable[[], None]) -> None:
+        """Nobody wants it any more; `gone` is called once it is not read any more either."""
+
+        def leave() -> None:
+            self._leaving.pop(key, None)
+            self._forget(key)
+            gone()
+
         self._wanted.pop(key, None)
+        if key in self._readers:
+            self._leaving[key] = asyncio.get_running_loop().call_later(LINGER, leave)
+        else:
+            self._forget(key)
+
+    def _forget(self, key: WantedKey) -> None:
         reader = self._readers.pop(key, None)
         if reader is not None:
             reader.task.cancel()

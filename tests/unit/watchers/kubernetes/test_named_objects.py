@@ -14,7 +14,7 @@ from tests.kit.kube_api import KubeCluster, Refuse
 from tests.kit.kube_session import MemorySession
 from watchers.facts import Fact, NamedSecret, ObjectKey, Reading, RootsConfigMap
 from watchers.facts.named import WantedKey, object_key, reading_key
-from watchers.kubernetes.named_objects import MOST, NamedObjects
+from watchers.kubernetes.named_objects import LINGER, MOST, NamedObjects
 from watchers.metrics import WatchMetrics
 
 TLS: WantedKey = ("NamedSecret", "infra", "tls")
@@ -174,12 +174,31 @@ async def test_what_nobody_wants_any_more_is_read_no_more_and_forgotten() -> Non
     bench = Bench(secret())
     async with bench.running(TLS):
         bench.forget(TLS)
-        await asyncio.sleep(1)
+        await asyncio.sleep(LINGER + 1)
         assert bench.read(TLS) == (None, None)
         assert bench.cluster.watches() == 0
         bench.want(TLS)
         await asyncio.sleep(1)
         assert bench.read(TLS)[1] == READ
+
+
+@virtual_time
+async def test_who_wants_and_forgets_all_the_time_makes_nobody_ask_all_the_time() -> None:
+    bench = Bench(secret(), most_of_namespace=4)
+    async with bench.running(TLS):
+        for number in range(100):
+            other: WantedKey = ("NamedSecret", "infra", f"x{number}")
+            bench.want(other)
+            bench.forget(TLS)
+            await asyncio.sleep(0.1)
+            bench.forget(other)
+            bench.want(TLS)
+            await asyncio.sleep(0.1)
+        assert bench.read(TLS)[1] == READ
+        assert bench.cluster.count("watch", "Secret") <= 4
+        await asyncio.sleep(LINGER + 1)
+        assert bench.cluster.watches() == 1
+        assert len(list(bench.facts.scan(()))) == 2
 
 
 @virtual_time
@@ -194,7 +213,7 @@ async def test_beyond_the_bound_objects_wait_until_others_are_wanted_no_more() -
         assert (reading.state, "2 objects" in reading.reason) == ("denied", True)
         assert bench.cluster.watches() == 2
         bench.forget(others[0])
-        await asyncio.sleep(1)
+        await asyncio.sleep(LINGER + 1)
         assert bench.read(TLS)[1] == READ
         assert bench.cluster.watches() == 2
 
