@@ -282,6 +282,7 @@ class Pipeline:
         self.workloads = workload
         self.clusters = clusters
         self.certificates = in_force
+        self.credentials = by_name.asked
         self.claims = claims
         self.hosts = served
         self.backends = behind

@@ -53,6 +53,14 @@ def view_for(proxy: Proxy, type_url: str) -> View | None:
     return None
 
 
+def credential_view(proxy: Proxy, name: str) -> View | None:
+    """Where a proxy reads a credential by its name, as whom it has proven to be; None if it is none that it reads."""
+    if proxy.role != ingress_gateway.ROLE or proxy.identity is None:
+        return None
+    account = proxy.identity.service_account
+    return credentials.view_of(name, namespace=proxy.namespace, gateway=proxy.gateway, account=account)
+
+
 class Interest:
     """Which views are asked for, by how many subscriptions. Writes the interest Table."""
 
@@ -271,12 +279,8 @@ class TableViews:
         return read
 
     def _open_credential(self, name: str, bell: Callable[[], None]) -> Subscription | None:
-        """Begin to read a credential by its name, as whom the proxy has proven to be."""
-        proxy = self._proxy
-        if proxy.identity is None:
-            return None
-        account = proxy.identity.service_account
-        view = credentials.view_of(name, namespace=proxy.namespace, gateway=proxy.gateway, account=account)
+        """Begin to read a credential by its name."""
+        view = credential_view(self._proxy, name)
         return CredentialSubscription(self._around, view, bell) if view is not None else None
 
 

@@ -13,12 +13,13 @@ import pytest
 
 from tests.kit import certificates as c
 from tests.kit import manifests as m
-from tests.kit.credentials import ACCOUNT, Variant, asking, base, gateway
+from tests.kit.credentials import ACCOUNT, NODE, Variant, asking, base, gateway
 from tests.kit.eventually import eventually
 from tests.kit.kube_api import Hold, KubeApi, KubeCluster, Refuse
 from tests.kit.kubeconfigs import kubeconfig
 from tests.kit.manifests import Manifest, write_manifests
 from tests.kit.plane import Plane, write_identities
+from xds.messages.secret import SECRET_TYPE
 
 TOKEN = "a-token"
 OWN, OWN_ROOTS = "kubernetes://tls", "kubernetes://tls-cacert"
@@ -130,7 +131,7 @@ async def test_what_may_not_be_had_is_left_out_while_the_rest_is_served(tmp_path
 async def test_a_stream_without_an_identity_is_sent_nothing(tmp_path: Path, variant: Variant) -> None:
     home = Files(tmp_path, tls("infra/tls"), m.config_map("infra/ca", ca_crt=ROOTS.decode()))
     async with home.plane() as plane, plane.client() as ads, getattr(ads, variant)() as stream:
-        await stream.subscribe("type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret", [OWN])
+        await stream.subscribe(SECRET_TYPE, [OWN])
         response = await stream.receive()
         assert response.resources == ()
 
@@ -143,6 +144,23 @@ async def test_an_opaque_secret_and_a_config_map_are_served_from_a_directory(tmp
         await client.pair(OWN, FIRST[0])
         await client.roots(OWN_ROOTS, ROOTS)
         await client.roots("configmap://certs/ca", ROOTS)
+
+
+@BOTH
+async def test_one_that_is_refused_is_a_finding_on_its_secret(tmp_path: Path, variant: Variant) -> None:
+    home = Files(tmp_path, tls("infra/tls"))
+    async with home.plane() as plane, plane.client(TOKEN, NODE) as ads, getattr(ads, variant)() as stream:
+        await stream.subscribe(SECRET_TYPE, [OWN])
+        while not (response := await stream.receive()).resources:
+            await stream.ack(response)
+        await stream.nack(response, "no good")
+        await eventually(lambda: findings(plane))
+        (found,) = findings(plane)
+        assert (found.code, found.object) == ("ResourceRejected", ("west", "TLSSecret", "infra", "tls"))
+        home.write(tls("infra/tls", SECOND))
+        while not (response := await stream.receive()).resources:
+            await stream.ack(response)
+        await eventually(lambda: not findings(plane))
 
 
 async def test_names_given_up_linger_if_there_is_something_under_them(tmp_path: Path) -> None:

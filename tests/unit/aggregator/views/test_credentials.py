@@ -15,6 +15,8 @@ from tests.kit import certificates as c
 from tests.kit import manifests as m
 from tests.kit.manifests import Manifest
 from tests.kit.world import World, fact
+from tests.unit.aggregator.security.test_certificates import staple
+from tests.unit.aggregator.security.test_trust_bundles import revocations
 from watchers.facts import NamedSecret, Reading, RootsConfigMap, SecretAccess
 from watchers.facts.named import access_key, object_key, reading_key
 
@@ -277,6 +279,19 @@ def test_a_config_map_is_no_place_for_a_pair_nor_a_secret_for_what_a_config_map_
         ask=["configmap://other/ca", OWN_ROOTS],
     )  # fmt: skip
     assert told(world, "configmap://other/ca") is told(world, OWN_ROOTS) is None
+
+
+def test_what_an_issuer_says_of_a_pair_and_of_what_it_revoked_is_told_with_them() -> None:
+    given, crl = staple(CHAIN, KEY), revocations(c.Issuer("one"))
+    secret = tls("infra/tls", tls_ocsp__staple=given, ca_crt=ROOTS, ca_crl=crl)
+    world = world_of(secret, ask=[OWN, OWN_ROOTS])
+    assert "ocsp_staple" in (told(world, OWN) or {})["tls_certificate"]
+    assert "crl" in (told(world, OWN_ROOTS) or {})["validation_context"]
+    world.apply("alpha", tls("infra/tls", tls_ocsp__staple=b"bad", ca_crt=ROOTS, ca_crl=b"bad"))
+    world.step()
+    assert "ocsp_staple" not in (told(world, OWN) or {})["tls_certificate"]
+    assert "crl" in (told(world, OWN_ROOTS) or {})["validation_context"]
+    assert {code for code, _, _ in codes(world)} == {"OcspStapleInvalid", "RootsInvalid"}
 
 
 # What becomes bad, old or goes.
