@@ -155,6 +155,59 @@ CATALOGUE: dict[str, Entry] = {
         "A certificate has expired; it is served all the same, and clients refuse it.",
         "Renew the certificate.",
     ),
+    "OcspStapleInvalid": Entry(
+        "warning",
+        "The OCSP response beside a certificate cannot be told; the certificate is served without.",
+        "Renew tls.ocsp-staple together with the certificate, or leave it out.",
+    ),
+    "RootsInvalid": Entry(
+        "error",
+        "The roots of a Secret or ConfigMap, or the revocations beside them, cannot be served; the last good ones stay"
+        " in force.",
+        "Write certificates in PEM under ca.crt (in a Secret cacert will do), and revocations under ca.crl (crl).",
+    ),
+    "CertificateRefNotFound": Entry(
+        "error",
+        "A listener refers to a Secret that is not there; its other references count all the same.",
+        "Create the Secret, or correct certificateRefs of the Gateway.",
+        "InvalidCertificateRef",
+    ),
+    "CertificateRefNotGranted": Entry(
+        "error",
+        "A listener refers to a Secret of another namespace, which does not allow it; its other references count all"
+        " the same.",
+        "Create a ReferenceGrant in the namespace of the Secret: from Gateways of the Gateway's namespace, to Secrets.",
+        "RefNotPermitted",
+    ),
+    "CertificateRefUnsupported": Entry(
+        "error",
+        "A listener refers to something else than a Secret; its other references count all the same.",
+        "Refer to a Secret (group \"\", kind Secret).",
+        "InvalidCertificateRef",
+    ),
+    "SecretAccessDenied": Entry(
+        "error",
+        "A gateway asks for Secrets of its namespace by name, and its service account may not list them; it is sent"
+        " none.",
+        "Grant the account list on secrets in its namespace; a Secret that its Gateway refers to needs no such grant."
+        " Where home is a directory, start with --identities.",
+    ),
+    "SecretAccessUnknown": Entry(
+        "warning",
+        "Home's API server cannot be asked whether a gateway's account may list the Secrets of its namespace; what it"
+        " answered last counts for ten minutes, then nothing is sent.",
+        "See why, and grant this process create on subjectaccessreviews.",
+    ),
+    "ObjectNotReadable": Entry(
+        "error",
+        "A gateway may have what is in a Secret or ConfigMap, but this process may not read it.",
+        "Grant this process get, list and watch on it by its name, or on all of its namespace.",
+    ),
+    "ObjectUnusable": Entry(
+        "error",
+        "A Secret or ConfigMap that a gateway asks for cannot be used as it is; what it held last stands.",
+        "Correct the object.",
+    ),
     "HostInvalid": Entry(
         "error", "A host of an Ingress is no DNS name; it is left out.", "Correct the host, or leave it away."
     ),
@@ -468,6 +521,25 @@ CATALOGUE: dict[str, Entry] = {
     "HostHasNoCertificate": Entry(
         "info", "The host has no TLS, or its certificate cannot be served.", "See the findings on the Ingress."
     ),
+    "SecretHoldsNoPair": Entry(
+        "info", "The Secret holds no certificate and key that could be served.", "See the finding on it, if any."
+    ),
+    "CredentialNotFound": Entry("info", "No such Secret or ConfigMap is there.", "Create it if it is wanted."),
+    "CredentialNotVerified": Entry(
+        "info",
+        "No listener of the gateway's Gateway refers to the Secret so that it counts.",
+        "Name it in certificateRefs of a listener that ends TLS; across namespaces with a ReferenceGrant there.",
+    ),
+    "CredentialOfOtherNamespace": Entry(
+        "info",
+        "Gateways have Secrets of other namespaces by references of their Gateway alone.",
+        "Refer to the Secret in certificateRefs.",
+    ),
+    "CredentialPending": Entry("info", "What is asked for has not been read yet.", "Wait some seconds."),
+    "SecretAccessPending": Entry(
+        "info", "It has not been answered yet whether the account may have Secrets.", "Wait some seconds."
+    ),
+    "CredentialKnown": Entry("info", "It is known what is under the name.", "Nothing to do."),
     "ReachedThroughWaypoint": Entry(
         "info",
         "Ingress gateways reach the service through its waypoint, which finds the ways to other networks itself.",

@@ -32,11 +32,14 @@ from aggregator.security import (
     admissions,
     authorization_policies,
     certificates,
+    credentials,
     peer_authentication,
     policy_references,
+    references,
 )
 from aggregator.traffic import backends, hosts, ingress_classes, ingresses
 from aggregator.views import completeness, east_west_gateway, ingress_endpoints, ingress_gateway, rejections, ztunnel
+from aggregator.views import credentials as credential_views
 from aggregator.views.view import ResourceKey, View
 from aggregator.writes import authorization_policies as policy_writes
 from aggregator.writes import gateways as gateway_writes
@@ -55,12 +58,15 @@ from watchers.facts.istio_security import AuthorizationPolicy, PeerAuthenticatio
 from watchers.facts.keys import ObjectKey
 from watchers.facts.mesh_config import MeshConfig
 from watchers.facts.multicluster import ServiceExport, ServiceImport
+from watchers.facts.named import Reading, RootsConfigMap, SecretAccess
 from watchers.facts.names import ResolvedName
 from watchers.facts.networking import Ingress, IngressClass
-from watchers.facts.secrets import TLSSecret
+from watchers.facts.reference_grants import ReferenceGrant
+from watchers.facts.secrets import NamedSecret, TLSSecret
 
 RESOURCES, SETTLED, ADMISSIONS, HOSTNAMES = "resources", "settled", "admissions", "hostnames"
 WRITES, TRUST_DOMAIN = "writes", "trust domain"
+WANTED, REVIEWS = "objects to read by name", "accounts to review"
 SELECTIONS, PAST_LIMIT = "selections", "clusters past their limit"
 
 
@@ -84,7 +90,11 @@ class Pipeline:
         mesh_configs: Source[ObjectKey, MeshConfig] = graph.source("mesh configs")
         kube_ingresses: Source[ObjectKey, Ingress] = graph.source("kubernetes ingresses")
         kube_classes: Source[ObjectKey, IngressClass] = graph.source("ingress classes")
-        tls_secrets: Source[ObjectKey, TLSSecret] = graph.source("TLS secrets")
+        secrets: Source[ObjectKey, TLSSecret | NamedSecret] = graph.source("secrets")
+        config_maps: Source[ObjectKey, RootsConfigMap] = graph.source("config maps with roots")
+        readings: Source[ObjectKey, Reading] = graph.source("readings by name")
+        accesses: Source[ObjectKey, SecretAccess] = graph.source("access to secrets")
+        grants: Source[ObjectKey, ReferenceGrant] = graph.source("reference grants")
         resolved_names: Source[ObjectKey, ResolvedName] = graph.source("resolved names")
         kube_entries: Source[ObjectKey, ServiceEntry] = graph.source("kubernetes service entries")
         workload_entries: Source[ObjectKey, WorkloadEntry] = graph.source("kubernetes workload entries")
@@ -169,7 +179,7 @@ class Pipeline:
         graph.derive("unusable manifests", faults, _unusable_manifest)
 
         # The model: what comes in from outside.
-        in_force = certificates.declare(graph, home, counts, tls_secrets)
+        in_force = certificates.declare(graph, home, counts, secrets)
         judge = ingress_classes.declare(graph, home, kube_classes)
         claims = ingresses.declare(graph, home, counts, kube_ingresses, judge, in_force)
         served = hosts.declare(graph, home, claims, in_force)
@@ -194,7 +204,25 @@ class Pipeline:
         told += east_west_gateway.declare(
             graph, home, interest, east_west_gateway.Sources(mesh, trust_domains, gateways, nodes, workload, exposed)
         )
-        settled = completeness.declare(graph, have_answered, network, interest)
+        by_name = credential_views.declare(
+            graph,
+            home,
+            counts,
+            have_answered,
+            interest,
+            in_force,
+            credentials.Sources(
+                secrets,
+                config_maps,
+                readings,
+                accesses,
+                gateways,
+                gateway_classes,
+                references.declare(graph, home, counts, grants),
+            ),
+        )
+        told += [by_name.secrets]
+        settled = completeness.declare(graph, have_answered, network, interest, by_name.unknown)
 
         rejected = rejections.declare(graph, refused, told)
 
@@ -240,6 +268,8 @@ class Pipeline:
         graph.publish(PAST_LIMIT, standings.past_limit)
         graph.publish(SELECTIONS, selected.of_cluster)
         graph.publish(HOSTNAMES, network.hostnames)
+        graph.publish(WANTED, by_name.asked.wanted)
+        graph.publish(REVIEWS, by_name.asked.reviews)
 
         self.home = home
         self.interest = interest
@@ -254,6 +284,7 @@ class Pipeline:
         self.workloads = workload
         self.clusters = clusters
         self.certificates = in_force
+        self.credentials = by_name.asked
         self.claims = claims
         self.hosts = served
         self.backends = behind
@@ -271,7 +302,12 @@ class Pipeline:
             "MeshConfig": mesh_configs,
             "Ingress": kube_ingresses,
             "IngressClass": kube_classes,
-            "TLSSecret": tls_secrets,
+            "TLSSecret": secrets,
+            "NamedSecret": secrets,
+            "RootsConfigMap": config_maps,
+            "Reading": readings,
+            "SecretAccess": accesses,
+            "ReferenceGrant": grants,
             "ServiceEntry": kube_entries,
             "WorkloadEntry": workload_entries,
             "ServiceExport": kube_exports,

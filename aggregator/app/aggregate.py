@@ -27,9 +27,11 @@ from aggregator.pipeline import (
     HOSTNAMES,
     PAST_LIMIT,
     RESOURCES,
+    REVIEWS,
     SELECTIONS,
     SETTLED,
     TRUST_DOMAIN,
+    WANTED,
     WRITES,
     Pipeline,
 )
@@ -38,6 +40,7 @@ from aggregator.views.rejections import Rejection
 from aggregator.views.view import Completeness, View, joining_again
 from watchers.facts import Fact
 from watchers.facts.keys import ObjectKey
+from watchers.facts.named import WantedKey
 from watchers.writes import Write, WriteKey
 from xds.encoded import Resource
 
@@ -71,6 +74,8 @@ class Tables(msgspec.Struct, frozen=True):
     findings: Table[ObjectKey, tuple[Finding, ...]]
     selections: Table[tuple[str], Selected]
     hostnames: Table[tuple[str], tuple[ObjectKey, ...]]
+    wanted: Table[WantedKey, tuple[str, ...]]
+    reviews: Table[tuple[str, str], bool]
     writes: Table[WriteKey, Write]
     past_limit: Table[ObjectKey, PastLimit]
     trust_domain: Table[tuple[str], str]
@@ -88,6 +93,8 @@ class Tables(msgspec.Struct, frozen=True):
             findings=Table("findings"),
             selections=Table("selections"),
             hostnames=Table("hostnames"),
+            wanted=Table("objects to read by name"),
+            reviews=Table("accounts to review"),
             writes=Table("writes"),
             past_limit=Table("clusters past their limit"),
             trust_domain=Table("trust domain"),
@@ -235,6 +242,8 @@ class Aggregator:
             (PAST_LIMIT, tables.past_limit),
             (SELECTIONS, tables.selections),
             (HOSTNAMES, tables.hostnames),
+            (WANTED, tables.wanted),
+            (REVIEWS, tables.reviews),
             (WRITES, tables.writes),
         )
         for name, table in in_order:

@@ -51,6 +51,7 @@ from xds.server.rechecks import Rechecks
 from xds.server.streams import Streams
 
 if TYPE_CHECKING:
+    from aggregator.app.asking import Asking
     from aggregator.app.writing import Writing
 
 log = logging.getLogger(__name__)
@@ -106,6 +107,9 @@ class ControlPlane:
                 ingress_addresses=settings.ingress_address,
                 stale_after=settings.stale_after,
                 stale_ttl=settings.stale_ttl,
+                api_server=self.clusters.home_session is not None,
+                # Who connects is who the file says: it stands for what an API server would know of accounts.
+                accounts_read_secrets=settings.identities is not None,
             )
         )
         self.limits = ClusterLimits(self.tables.past_limit)
@@ -118,6 +122,7 @@ class ControlPlane:
             resolve=resolve,
         )
         self.writing = self._read_writing(now)
+        self.asking = self._read_asking(now)
         self.loop_watch = LoopWatch()
         self._kept = self.clusters.home_session is not None and authorities.is_kept(settings)
         self.authority = authorities.read_authority(settings, kept=self._kept)
@@ -185,6 +190,15 @@ class ControlPlane:
         from aggregator.app.writing import Writing
 
         return Writing(self.settings, self.tables.writes, session, lives, now=now)
+
+    def _read_asking(self, now: Callable[[], float]) -> Asking | None:
+        """What asks home for single objects, and what accounts may do; None where home cannot be asked."""
+        session = self.clusters.home_session
+        if session is None:
+            return None
+        from aggregator.app.asking import Asking
+
+        return Asking(self.settings, self.tables, session, self.clusters.metrics, now=now)
 
     def _views_for(self, proxy: Proxy, bell: Callable[[], None]) -> TableViews:
         return TableViews(self._around, proxy, bell)
@@ -266,6 +280,8 @@ class ControlPlane:
         tasks.create_task(self.loop_watch.run(), name="watch the loop")
         if self.writing is not None:
             self.writing.start(tasks)
+        if self.asking is not None:
+            self.asking.start(tasks)
         tasks.create_task(self.lookups.run(), name="look up names")
         tasks.create_task(self.health.serve(), name="health")
         tasks.create_task(self.admin.serve(), name="admin")

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from aggregator.app.aggregate import Tables
 from aggregator.app.records import Records
-from aggregator.app.subscriptions import view_for
+from aggregator.app.subscriptions import credential_view, view_for
 from aggregator.pipeline import Pipeline
+from aggregator.security.certificates import subject_of
+from aggregator.security.credential_names import has_scheme
 from aggregator.views.rejections import Rejection
+from aggregator.views.view import View
 from watchers.facts.keys import ObjectKey
+from xds.messages.secret import SECRET_TYPE
 from xds.records import Record, ResourceRejected
 
 MOST = 1000
@@ -35,7 +39,8 @@ class Rejections:
 
     def _note(self, rejected: ResourceRejected) -> None:
         """Keep the first refusal of a version, with the objects the resource was made from."""
-        view = view_for(rejected.by, rejected.type_url)
+        by_name = rejected.type_url == SECRET_TYPE and has_scheme(rejected.name)
+        view = credential_view(rejected.by, rejected.name) if by_name else view_for(rejected.by, rejected.type_url)
         if view is None:
             return
         key = (view.name, rejected.name)
@@ -49,5 +54,13 @@ class Rejections:
             for _, origin in self._pipeline.graph.origins(collection, key):
                 if isinstance(origin, tuple) and len(origin) == 4:
                     objects.add(origin)
+        if by_name:
+            objects = self._credential(view)
         rejection = Rejection(tuple(sorted(objects)), rejected.version, rejected.by.id, rejected.message)
         self._tables.rejections.apply([(key, rejection)])
+
+    def _credential(self, view: View) -> set[ObjectKey]:
+        """The object that a credential is read from. The graph knows questions as its origins."""
+        pipeline = self._pipeline
+        place = pipeline.graph.values(pipeline.credentials.places).get(view.name)
+        return {subject_of(pipeline.home, place.found)} if place is not None and place.found is not None else set()

@@ -18,7 +18,8 @@ from aggregator.app.aggregate import Tables
 from aggregator.mesh.home import HOME_TRUST_DOMAIN
 from aggregator.security import admissions
 from aggregator.security.admissions import Account
-from aggregator.views import east_west_gateway, ingress_gateway, ztunnel
+from aggregator.security.credential_names import has_scheme
+from aggregator.views import credentials, east_west_gateway, ingress_gateway, ztunnel
 from aggregator.views.view import View, listen_address
 from xds.encoded import Resource
 from xds.messages.cluster import CLUSTER_TYPE
@@ -28,6 +29,7 @@ from xds.server.access import Admission, ProxyPod
 from xds.server.authority_in_force import AuthorityInForce
 from xds.server.proxies import Proxy
 from xds.server.workload_certificates import WorkloadCertificates
+from xds.session.by_name import ByName
 from xds.session.content import Changes, Subscription
 from xds.session.on_demand import OnDemand
 from xds.session.requests import HASHABLE_STRING, ON_DEMAND_SECRETS
@@ -54,6 +56,14 @@ def view_for(proxy: Proxy, type_url: str) -> View | None:
     return None
 
 
+def credential_view(proxy: Proxy, name: str) -> View | None:
+    """Where a proxy reads a credential by its name, as whom it has proven to be; None if it is none that it reads."""
+    if proxy.role != ingress_gateway.ROLE or proxy.identity is None:
+        return None
+    account = proxy.identity.service_account
+    return credentials.view_of(name, namespace=proxy.namespace, gateway=proxy.gateway, account=account)
+
+
 class Interest:
     """Which views are asked for, by how many subscriptions. Writes the interest Table."""
 
@@ -77,11 +87,14 @@ class Interest:
         self._counts[view] = self._counts.get(view, 0) + 1
         self._table.apply([(view.key, view)])
 
-    def release(self, view: View) -> None:
-        """One subscription less. With the last one gone the view is dropped, after a while."""
+    def release(self, view: View, *, at_once: bool = False) -> None:
+        """One subscription less. With the last one gone the view is dropped, after a while unless it is of no use."""
         self._counts[view] -= 1
         if not self._counts[view]:
             del self._counts[view]
+            if at_once:
+                self._table.apply([(view.key, None)])
+                return
             self._leaving[view] = asyncio.get_running_loop().call_later(self._linger, self._drop, view)
 
     def _drop(self, view: View) -> None:
@@ -230,6 +243,18 @@ class AddressSubscription(TableSubscription):
         super().close()
 
 
+class CredentialSubscription(TableSubscription):
+    """One stream's reading of a credential. A view that holds none does not outlive it: names cost a client nothing, so
+    what it asked for and did not get must cost nothing here.
+    """
+
+    def close(self) -> None:
+        """Read no more."""
+        self._changes.close()
+        self._completeness.close()
+        self._interest.release(self._view, at_once=next(iter(self.items()), None) is None)
+
+
 class TableViews:
     """The views of one proxy, and the certificates made for it. Satisfies `xds.session.content.Views`."""
 
@@ -249,10 +274,17 @@ class TableViews:
             read = TableSubscription(around, view, bell)
         if read is not None and proxy.role == ingress_gateway.ROLE and type_url == CLUSTER_TYPE:
             read = OnDemand(read, ingress_gateway.STANDING_CLUSTERS)
+        if type_url == SECRET_TYPE and proxy.role == ingress_gateway.ROLE and proxy.identity is not None:
+            read = ByName(read, has_scheme, self._open_credential, bell)
         if type_url == SECRET_TYPE and proxy.identity is not None and around.authority.signer is not None:
             lifetime = around.certificate_lifetime
             return WorkloadCertificates(around.authority, proxy.identity, read, bell, lifetime=lifetime)
         return read
+
+    def _open_credential(self, name: str, bell: Callable[[], None]) -> Subscription | None:
+        """Begin to read a credential by its name."""
+        view = credential_view(self._proxy, name)
+        return CredentialSubscription(self._around, view, bell) if view is not None else None
 
 
 class TableAdmissions:

@@ -43,6 +43,8 @@ class Home(msgspec.Struct, frozen=True):
     unless that is `export_clusterset_only`; whether this process tells home's objects of it, and makes imports, is
     `multicluster_services`.
     What `stale_after` and `stale_ttl` (seconds) mean is told in `standing`.
+    If home is an `api_server`, it can be asked for single objects, and for what accounts may do. If it is a directory
+    it cannot: then it is `accounts_read_secrets` whether accounts may read the Secrets of their own namespaces.
     """
 
     cluster: str
@@ -60,6 +62,8 @@ class Home(msgspec.Struct, frozen=True):
     ingress_addresses: tuple[str, ...] = ()
     stale_after: float = 60.0
     stale_ttl: float | None = None
+    api_server: bool = False
+    accounts_read_secrets: bool = False
 
     def namespace_key(self, cluster: str, namespace: str) -> ObjectKey:
         """Key of a Namespace fact."""

@@ -1,4 +1,4 @@
-"""Certificates of hosts: what home's TLS Secrets hold, checked so that no proxy refuses it.
+"""Certificates and their keys: what home's Secrets hold, checked so that no proxy refuses it.
 
 A Secret whose pair does not fit is told of and its last good pair stays in force (a latch), so that one bad renewal
 takes no host down; an expired certificate is served and told of. Keys are compared and carried, never used, and neither
@@ -14,6 +14,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from cryptography.x509 import ocsp
 from cryptography.x509.oid import NameOID
 
 from aggregator.findings import Finding
@@ -21,13 +22,14 @@ from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
 from aggregator.mesh.home import Home
 from aggregator.mesh.selection import UNSELECTED, Includes
 from watchers.facts.keys import ObjectKey
-from watchers.facts.secrets import TLSSecret
+from watchers.facts.named import NAMED
+from watchers.facts.secrets import NamedSecret, TLSSecret
 
 LEAST_RSA_BITS: Final = 2048
 """Envoy refuses shorter RSA keys, and curves other than these."""
 _CURVES: Final = ("secp256r1", "secp384r1", "secp521r1")
 _MOST_CERTIFICATES: Final = 16
-_ATTACKS_ON_PARSERS = (
+ATTACKS_ON_PARSERS = (
     ValueError,
     TypeError,
     OverflowError,
@@ -41,13 +43,16 @@ _ATTACKS_ON_PARSERS = (
 class Certificate(msgspec.Struct, frozen=True, gc=False):
     """A certificate chain, leaf first, and its key (both PEM); good until `not_after` (seconds since the epoch).
 
-    `names` are the DNS names it is for, in lower case and sorted; a name may begin with `*.`.
+    `names` are the DNS names it is for, in lower case and sorted; a name may begin with `*.`. `ocsp_staple` (DER) is
+    what its issuer says of it, b"" where nothing of use was given; then `flaw` may tell why.
     """
 
     chain: bytes
     key: bytes
     not_after: float
     names: tuple[str, ...]
+    ocsp_staple: bytes = b""
+    flaw: str = ""
 
     def __repr__(self) -> str:
         return f"Certificate(names={self.names!r})"
@@ -66,27 +71,34 @@ class InvalidPair(ValueError):
 
 
 def declare(
-    graph: Graph, home: Home, includes: Includes, secrets: Source[ObjectKey, TLSSecret]
+    graph: Graph, home: Home, includes: Includes, secrets: Source[ObjectKey, TLSSecret | NamedSecret]
 ) -> Collection[ObjectKey, Certificate]:
     """Declare the certificates in force, by the key of their Secret."""
 
-    def read(at: At, key: ObjectKey, secret: TLSSecret) -> Outcome[Certificate]:
-        if key[0] != home.cluster:
+    def read(at: At, key: ObjectKey, secret: TLSSecret | NamedSecret) -> Outcome[Certificate]:
+        if key[0] not in (home.cluster, NAMED):
             return Withheld("NotOfHome", key[0])
-        if not includes(at, key[0], key[2]):
+        if not includes(at, home.cluster, key[2]):
             return UNSELECTED
+        if isinstance(secret, NamedSecret) and not (secret.certificate and secret.key):
+            return Withheld("SecretHoldsNoPair")
+        subject = subject_of(home, key)
         try:
-            return certificate(secret)
+            found = certificate(secret)
         except InvalidPair as error:
-            at.note(key, Finding(key, "SecretInvalid", "data", str(error)))
+            at.note(subject, Finding(subject, "SecretInvalid", "data", str(error)))
             return Withheld("SecretInvalid", str(error))
+        if found.flaw:
+            at.note(subject, Finding(subject, "OcspStapleInvalid", "data", found.flaw))
+        return found
 
     def expired(at: At, key: ObjectKey, one: Certificate) -> bool:
         # The last good pair outlives its selection, but is not spoken of.
-        late = includes(at, key[0], key[2]) and at.passed(one.not_after)
+        late = includes(at, home.cluster, key[2]) and at.passed(one.not_after)
         if late:
-            names = ", ".join(one.names[:3])
-            at.note(key, Finding(key, "CertificateExpired", "data", f"the certificate was for {names or 'nothing'}"))
+            names, subject = ", ".join(one.names[:3]), subject_of(home, key)
+            detail = f"the certificate was for {names or 'nothing'}"
+            at.note(subject, Finding(subject, "CertificateExpired", "data", detail))
         return late
 
     in_force = graph.latch("certificates", graph.derive("certificates as given", secrets, read))
@@ -94,19 +106,32 @@ def declare(
     return in_force
 
 
-def certificate(secret: TLSSecret) -> Certificate:
-    """The certificate and key of a Secret. Raises InvalidPair for whatever a proxy would refuse."""
+def subject_of(home: Home, key: ObjectKey) -> ObjectKey:
+    """The object that findings about a fact are on, as people know it: facts that were read by name have keys apart."""
+    kind = {"NamedSecret": "Secret", "RootsConfigMap": "ConfigMap"}.get(key[1])
+    return key if kind is None else (home.cluster, kind, key[2], key[3])
+
+
+def certificate(secret: TLSSecret | NamedSecret) -> Certificate:
+    """The certificate and key of a Secret. Raises InvalidPair for whatever a proxy would refuse.
+
+    What may be left out, as a staple that does not fit, costs the pair nothing.
+    """
+    generic = isinstance(secret, NamedSecret) and secret.generic
+    crt_entry, key_entry = ("cert", "key") if generic else ("tls.crt", "tls.key")
     try:
         chain = x509.load_pem_x509_certificates(secret.certificate)
-    except _ATTACKS_ON_PARSERS:
-        raise InvalidPair("tls.crt is not a chain of certificates in PEM") from None
+    except ATTACKS_ON_PARSERS:
+        raise InvalidPair(f"{crt_entry} is not a chain of certificates in PEM") from None
     if len(chain) > _MOST_CERTIFICATES:
-        raise InvalidPair(f"tls.crt holds {len(chain)} certificates, and more than {_MOST_CERTIFICATES} are no chain")
+        raise InvalidPair(
+            f"{crt_entry} holds {len(chain)} certificates, and more than {_MOST_CERTIFICATES} are no chain"
+        )
     try:
         # RSA keys are not proven to be made of primes, which takes 45 ms of each.
         key = load_pem_private_key(secret.key, password=None, unsafe_skip_rsa_key_validation=True)
-    except _ATTACKS_ON_PARSERS:
-        raise InvalidPair("tls.key is not a private key in PEM, without a password") from None
+    except ATTACKS_ON_PARSERS:
+        raise InvalidPair(f"{key_entry} is not a private key in PEM, without a password") from None
     if isinstance(key, rsa.RSAPrivateKey):
         if key.key_size < LEAST_RSA_BITS:
             raise InvalidPair(f"the key is RSA of {key.key_size} bits, and {LEAST_RSA_BITS} are the least")
@@ -121,18 +146,41 @@ def certificate(secret: TLSSecret) -> Certificate:
     try:
         fitting = [number for number, one in enumerate(chain) if one.public_key() == public]
         if not fitting:
-            raise InvalidPair("tls.key is not the key of tls.crt")
+            raise InvalidPair(f"{key_entry} is not the key of {crt_entry}")
         if fitting[0]:
-            raise InvalidPair("tls.crt does not begin with the certificate of tls.key: put the leaf first")
+            raise InvalidPair(
+                f"{crt_entry} does not begin with the certificate of {key_entry}: put the leaf first"
+            )
         leaf = chain[0]
         names, not_after = _names(leaf), leaf.not_valid_after_utc.timestamp()
     except InvalidPair:
         raise
-    except _ATTACKS_ON_PARSERS:
-        raise InvalidPair("a certificate of tls.crt is malformed") from None
+    except ATTACKS_ON_PARSERS:
+        raise InvalidPair(f"a certificate of {crt_entry} is malformed") from None
     # What stands between certificates stays behind.
     pem = b"".join([one.public_bytes(Encoding.PEM) for one in chain])
-    return Certificate(secret.certificate if pem == secret.certificate else pem, secret.key, not_after, names)
+    staple, flaw = _staple(secret.ocsp_staple, leaf)
+    return Certificate(
+        secret.certificate if pem == secret.certificate else pem, secret.key, not_after, names, staple, flaw
+    )
+
+
+def _staple(given: bytes, leaf: x509.Certificate) -> tuple[bytes, str]:
+    """What of an OCSP response can be told beside a certificate, and why nothing if it is so: Envoy refuses the pair
+    with any other.
+    """
+    if not given:
+        return b"", ""
+    try:
+        response = ocsp.load_der_ocsp_response(given)
+        if response.response_status is not ocsp.OCSPResponseStatus.SUCCESSFUL:
+            return b"", f"tls.ocsp-staple is no successful response, but {response.response_status.name}"
+        answers = list(response.responses)
+        if len(answers) != 1 or answers[0].serial_number != leaf.serial_number:
+            return b"", "tls.ocsp-staple is not about the certificate of tls.crt"
+    except ATTACKS_ON_PARSERS:
+        return b"", "tls.ocsp-staple is not an OCSP response in DER"
+    return given, ""
 
 
 def _consistent(key: rsa.RSAPrivateKey) -> bool:

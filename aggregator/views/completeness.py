@@ -2,7 +2,8 @@
 
 Nobody is served before home has been read completely. A view is settled once every registered cluster has answered or
 passed its limit, and so has every DNS name of a gateway; until then its absences mean nothing, and sessions hold back
-what only absence would take away.
+what only absence would take away. Of a credential it is home alone that counts: it is settled once it is known what is
+under its name, and not told anything of before.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from aggregator.graph import At, Collection, Graph, Outcome, Source, Withheld
 from aggregator.mesh.answers import Answers
 from aggregator.mesh.networks import UNANSWERED, Networks
+from aggregator.views import credentials
 from aggregator.views.view import Completeness, View, ViewKey
 
 
@@ -18,12 +20,15 @@ def declare(
     answers: Answers,
     networks: Networks,
     interest: Source[ViewKey, View],
+    unknown: Collection[str, bool],
 ) -> Collection[ViewKey, Completeness]:
-    """Declare the completeness of every view somebody asked for."""
+    """Declare the completeness of every view somebody asked for; `unknown` are the credentials not known yet."""
 
-    def completeness(at: At, _key: ViewKey, _view: View) -> Outcome[Completeness]:
+    def completeness(at: At, _key: ViewKey, view: View) -> Outcome[Completeness]:
         if not answers.home(at):
             return Withheld("HomeNotSynced")
+        if view.role == credentials.ROLE:
+            return Withheld("CredentialPending") if at.get(unknown, view.name) else "settled"
         if at.group(networks.unanswered, UNANSWERED):
             return "partial"
         return "settled" if answers.all(at) else "partial"

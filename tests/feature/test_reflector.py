@@ -291,7 +291,7 @@ async def test_objects_of_a_kind_that_was_uninstalled_are_gone_but_not_for_a_404
         west.end_watches()
         await settled(30)
         assert (read.state, read.names) == ("synced", {"east-west"})
-        west.absent |= {"Gateway", "GatewayClass", "HTTPRoute"}
+        west.absent |= {"Gateway", "GatewayClass", "HTTPRoute", "ReferenceGrant"}
         west.end_watches()
         await settled(30)
         assert (read.state, read.names) == ("absent", set())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from socket import AF_INET, SOCK_STREAM, socket
@@ -43,15 +44,22 @@ class IngressGateway:
 
     `objects` are in the cluster from the beginning, beside a Service `shop/web` (port 80) with one pod outside of the
     mesh, the `application`; with `answering` False somebody else answers there. `issuer` is whom visitors trust.
-    `settings` are the control plane's.
+    `listeners` are in the gateway's bootstrap, besides what is told; `settings` are the control plane's.
     """
 
     def __init__(
-        self, directory: Path, binary: Path, *objects: Manifest, answering: bool = True, **settings: Any
+        self,
+        directory: Path,
+        binary: Path,
+        *objects: Manifest,
+        answering: bool = True,
+        listeners: Iterable[Mapping[str, Any]] = (),
+        **settings: Any,
     ) -> None:
         self._directory = directory
         self._binary = binary
         self._answering = answering
+        self._listeners = [*listeners]
         self._facts: Facts | None = None
         self._ending = AsyncExitStack()
         self.issuer = c.Issuer("an authority")
@@ -210,7 +218,9 @@ class IngressGateway:
             admin=SocketAddress(GATEWAY, free_port(GATEWAY)),
             status=SocketAddress(GATEWAY, free_port(GATEWAY)),
         )
-        return await Envoy.launch("ingress", self._binary, bootstrap(proxy), directory=self._directory)
+        config = bootstrap(proxy)
+        config["static_resources"]["listeners"] += self._listeners
+        return await Envoy.launch("ingress", self._binary, config, directory=self._directory)
 
 
 def free_port(address: str) -> int:

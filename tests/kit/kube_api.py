@@ -155,7 +155,8 @@ class KubeCluster:
 
     ``tokens`` may be changed at any time: those that are accepted, None for anyone, which is the default. A revoked
     token does not end an open watch, as with a real server. Of ``forbidden`` kinds everything is refused with 403, of
-    ``absent`` ones (a CRD that is not installed) with 404. ``watch_list`` is whether the server streams initial lists.
+    ``absent`` ones (a CRD that is not installed) with 404. Of users in ``allowed``, each with a namespace, it says that
+    they may do anything there, of all others nothing. ``watch_list`` is whether the server streams initial lists.
     ``bookmark_every`` is in seconds. ``accounts`` issues tokens of service accounts, and what is told of their keys.
     ``asked_version`` counts the questions for its version, which are not in ``requests``. While ``refuse_connections``
     is set, sessions in memory do not reach it.
@@ -168,6 +169,7 @@ class KubeCluster:
         self.tokens: set[str] | None = None
         self.forbidden: set[str] = set()
         self.absent: set[str] = set()
+        self.allowed: set[tuple[str, str]] = set()
         self.watch_list = True
         self.bookmark_every: float | None = 60.0
         self.refuse_connections = False
@@ -319,6 +321,8 @@ class KubeCluster:
     def _answer_write(self, request: Request) -> Answer:
         kind, name, query = request.kind, request.name, request.query
         try:
+            if request.verb == "create" and kind == "SubjectAccessReview":
+                return _complete(201, self._reviewed(json.loads(request.body)))
             if request.verb == "create":
                 return _complete(201, create(self.store, kind, request.namespace, request.body))
             if name is None:
@@ -334,6 +338,11 @@ class KubeCluster:
             return _complete(200, apply(self.store, kind, name, request.body, manager, force=force))
         except Refused as refused:
             return _refusal(refused.status, refused.reason, str(refused))
+
+    def _reviewed(self, review: dict[str, Any]) -> dict[str, Any]:
+        spec = review["spec"]
+        allowed = (spec["user"], spec["resourceAttributes"]["namespace"]) in self.allowed
+        return {**review, "status": {"allowed": allowed, "reason": "" if allowed else "no rule allows it"}}
 
     def _groups(self) -> dict[str, Any]:
         served = {one.api_version for one in self.store.resources.values() if one.kind not in self.absent}

@@ -234,13 +234,21 @@ def listener(
     tls_mode: str = "",
     allowed_from: str = "",
     selector: Fields | None = None,
+    certificates: Iterable[str | Fields] = (),
 ) -> Manifest:
-    """A listener of a Gateway; ``selector`` is the label selector of ``allowed_from="Selector"``."""
+    """A listener of a Gateway; ``selector`` is the label selector of ``allowed_from="Selector"``.
+
+    ``certificates`` are its certificateRefs: the name of a Secret, ``namespace/name``, or the reference as it is.
+    """
     document: Manifest = {"name": name, "port": port, "protocol": protocol}
     if hostname:
         document["hostname"] = hostname
     if tls_mode:
         document["tls"] = {"mode": tls_mode}
+    if certificates:
+        document.setdefault("tls", {"mode": "Terminate"})["certificateRefs"] = [
+            dict(one) if isinstance(one, Mapping) else _secret_reference(one) for one in certificates
+        ]
     if allowed_from:
         namespaces: Manifest = {"from": allowed_from}
         if selector is not None:
@@ -403,6 +411,41 @@ def tls_secret(name: str, certificate: bytes, key: bytes) -> Manifest:
     return {**document, "type": "kubernetes.io/tls", "data": data}
 
 
+def secret(name: str, *, kind: str = "Opaque", **entries: bytes) -> Manifest:
+    """A Secret of a type (``kind``); of the names of entries ``_`` stands for ``.`` and ``__`` for ``-``."""
+    place, own_name = _split(name)
+    document = _object("v1", "Secret", place, own_name, {}, {})
+    data = {key.replace("__", "-").replace("_", "."): b64encode(value).decode() for key, value in entries.items()}
+    return {**document, "type": kind, "data": data}
+
+
+def config_map(name: str, **data: str) -> Manifest:
+    """A ConfigMap; of the names of entries ``_`` stands for ``.``."""
+    place, own_name = _split(name)
+    document = _object("v1", "ConfigMap", place, own_name, {}, {})
+    return {**document, "data": {key.replace("_", "."): value for key, value in data.items()}}
+
+
+def reference_grant(
+    name: str,
+    source: str,
+    *names: str,
+    group: str = "gateway.networking.k8s.io",
+    kind: str = "Gateway",
+    target: str = "Secret",
+    target_group: str = "",
+) -> Manifest:
+    """A ReferenceGrant: objects of a kind in the namespace ``source`` may refer to the ``names``, or to all."""
+    place, own_name = _split(name)
+    document = _object("gateway.networking.k8s.io/v1beta1", "ReferenceGrant", place, own_name, {}, {})
+    targets: list[Manifest] = [{"group": target_group, "kind": target, "name": one} for one in names]
+    document["spec"] = {
+        "from": [{"group": group, "kind": kind, "namespace": source}],
+        "to": targets or [{"group": target_group, "kind": target}],
+    }
+    return document
+
+
 def object_list(*objects: Manifest) -> Manifest:
     """What ``kubectl get ... -o json`` prints for several objects."""
     return {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": list(objects)}
@@ -494,6 +537,11 @@ class _PlainDumper(yaml.CSafeDumper):
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
+
+
+def _secret_reference(name: str) -> Manifest:
+    place, _, own_name = name.rpartition("/")
+    return {"name": own_name, **({"namespace": place} if place else {})}
 
 
 def _split(name: str) -> tuple[str, str]:

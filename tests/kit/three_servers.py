@@ -23,7 +23,7 @@ from watchers.reader_role import Grant, granted, reader
 
 CART_OF_GAMMA = "gamma//Pod/shop/cart-1"
 SYSTEM = "istio-system"
-DEFINED = ("_gatewayclasses.yaml", "_gateways.yaml")
+DEFINED = ("_gatewayclasses.yaml", "_gateways.yaml", "_referencegrants.yaml")
 """What is installed of Gateway API: it takes an API server seconds to take in all of it."""
 ROLE = Path(__file__).parents[2] / "deploy" / "charts" / "isthmus" / "role.yaml"
 READER = ("ServiceAccount", f"{SYSTEM}/isthmus-reader")

@@ -15,9 +15,11 @@ from watchers.facts.istio_security import AuthorizationPolicy, PeerAuthenticatio
 from watchers.facts.keys import Labels, ObjectKey, label
 from watchers.facts.mesh_config import MeshConfig
 from watchers.facts.multicluster import ServiceExport, ServiceImport
+from watchers.facts.named import Reading, RootsConfigMap, SecretAccess
 from watchers.facts.names import ResolvedName
 from watchers.facts.networking import Ingress, IngressClass
-from watchers.facts.secrets import TLSSecret
+from watchers.facts.reference_grants import ReferenceGrant
+from watchers.facts.secrets import NamedSecret, TLSSecret
 
 Fact = (
     Answered
@@ -29,11 +31,16 @@ Fact = (
     | Ingress
     | IngressClass
     | MeshConfig
+    | NamedSecret
     | Namespace
     | Node
     | PeerAuthentication
     | Pod
+    | Reading
+    | ReferenceGrant
     | ResolvedName
+    | RootsConfigMap
+    | SecretAccess
     | Service
     | ServiceEntry
     | ServiceExport
@@ -56,12 +63,17 @@ __all__ = [
     "IngressClass",
     "Labels",
     "MeshConfig",
+    "NamedSecret",
     "Namespace",
     "Node",
     "ObjectKey",
     "PeerAuthentication",
     "Pod",
+    "Reading",
+    "ReferenceGrant",
     "ResolvedName",
+    "RootsConfigMap",
+    "SecretAccess",
     "Service",
     "ServiceEntry",
     "ServiceExport",

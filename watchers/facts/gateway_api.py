@@ -33,6 +33,15 @@ INBOUND_BINDING = "ambient.istio.io/waypoint-inbound-binding"
 _HOST = re.compile(r"[A-Za-z0-9.:_*-]{1,253}")
 
 
+class CertificateRef(msgspec.Struct, frozen=True, gc=False):
+    """What a listener names as a certificate of its own, as it stands there; no ``namespace`` is the Gateway's."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+
 class Listener(msgspec.Struct, frozen=True, gc=False):
     """A listener. ``tls_mode`` is "" without TLS. ``allowed_from`` says from which namespaces objects may attach: All,
     Same, Selector (then ``allowed_selector`` judges their labels), or "" where it is left to the default.
@@ -45,6 +54,7 @@ class Listener(msgspec.Struct, frozen=True, gc=False):
     tls_mode: str
     allowed_from: str
     allowed_selector: LabelSelector | None = None
+    certificate_refs: tuple[CertificateRef, ...] = ()
 
 
 class GatewayAddress(msgspec.Struct, frozen=True, gc=False):
@@ -111,10 +121,20 @@ class AllowedRoutes(msgspec.Struct, gc=False):
     namespaces: RouteNamespaces | None = None
 
 
+class CertificateRefObject(msgspec.Struct, gc=False):
+    """One entry of ``tls.certificateRefs``."""
+
+    name: str
+    group: str | None = None
+    kind: str | None = None
+    namespace: str | None = None
+
+
 class ListenerTLS(msgspec.Struct, gc=False):
     """``tls`` of a listener."""
 
     mode: str | None = None
+    certificate_refs: list[CertificateRefObject] | None = msgspec.field(default=None, name="certificateRefs")
 
 
 class ListenerObject(msgspec.Struct, gc=False):
@@ -231,6 +251,17 @@ def _listener(wire: ListenerObject, position: int) -> Listener:
         intern(wire.tls.mode or "Terminate") if wire.tls else "",
         intern(namespaces.origin or "") if namespaces else "",
         read_selector(namespaces.selector, *field) if namespaces else None,
+        tuple([_certificate_ref(one) for one in (wire.tls.certificate_refs if wire.tls else None) or ()]),
+    )
+
+
+def _certificate_ref(wire: CertificateRefObject) -> CertificateRef:
+    # A Secret of no possible name is one that is not there: it costs this entry, and not the Gateway.
+    return CertificateRef(
+        intern(wire.group or ""),
+        intern("Secret" if wire.kind is None else wire.kind),
+        intern(wire.namespace or ""),
+        wire.name,
     )
 
 

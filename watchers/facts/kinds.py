@@ -24,7 +24,9 @@ from watchers.facts import (
     istio_security,
     mesh_config,
     multicluster,
+    named,
     networking,
+    reference_grants,
     secrets,
 )
 from watchers.facts.invalid import InvalidObject, refusal
@@ -99,12 +101,25 @@ class Kind:
         self._confidential = confidential
         self._at_home = at_home or {}
         self._elsewhere: Kind | None = None
+        self._beside: Kind | None = None
         self._object = msgspec.json.Decoder(wire)
         self._page = msgspec.json.Decoder(PageObject[wire])  # type: ignore[valid-type]
 
     def apart(self) -> Kind:
         """The same kind, to be given namespaces of its own."""
         return copy(self)
+
+    def where(self, selects: Callable[[Any, str], bool]) -> Kind:
+        """The same kind, less what is not selected."""
+        kind = copy(self)
+        kind._selects = selects
+        return kind
+
+    def beside(self, other: Kind) -> Kind:
+        """The same kind, of which the objects that it does not select are read as `other`, where all are at hand."""
+        kind = copy(self)
+        kind._beside = other
+        return kind
 
     def elsewhere(self) -> Kind:
         """The kind as it is read of clusters that are not home, the same for all of them."""
@@ -130,16 +145,19 @@ class Kind:
     def decode(self, document: object, cluster: str, system_namespace: str) -> Keyed | None:
         """The fact of an object given as plain Python values; None if the object is not selected."""
         try:
-            return self._fact(msgspec.convert(document, self._wire), cluster, system_namespace)
+            keyed = self._fact(msgspec.convert(document, self._wire), cluster, system_namespace)
         except msgspec.ValidationError as error:
             raise self._about(self._refusal(error, document), document, cluster) from None
         except InvalidObject as error:
             raise self._about(error, document, cluster) from None
+        if keyed is None and self._beside is not None:
+            return self._beside.decode(document, cluster, system_namespace)
+        return keyed
 
     def decode_json(self, data: bytes | msgspec.Raw, cluster: str, system_namespace: str) -> Keyed | None:
         """The fact of an object given as JSON; None if the object is not selected."""
         try:
-            return self._fact(_decoded(self._object, data), cluster, system_namespace)
+            keyed = self._fact(_decoded(self._object, data), cluster, system_namespace)
         except (msgspec.DecodeError, RecursionError, InvalidObject) as error:
             # Only now are all values built, to say which object and field it is.
             document = _values(data)
@@ -148,6 +166,9 @@ class Kind:
             if isinstance(error, msgspec.ValidationError):
                 raise self._about(self._refusal(error, document), document, cluster) from None
             raise self._about(_unreadable(error), document, cluster) from None
+        if keyed is None and self._beside is not None:
+            return self._beside.decode_json(data, cluster, system_namespace)
+        return keyed
 
     def decode_page(self, data: bytes, cluster: str, system_namespace: str, most_bytes: int = 0) -> Page:
         """The facts of a page of a LIST, whose items do not repeat apiVersion and kind.
@@ -273,6 +294,13 @@ KINDS = (
         read=gateway_api.read_gateway_class,
         namespaced=False,
     ),
+    Kind(
+        "ReferenceGrant",
+        "gateway.networking.k8s.io/v1",
+        "gateway.networking.k8s.io/v1beta1",
+        wire=reference_grants.ReferenceGrantObject,
+        read=reference_grants.read_reference_grant,
+    ),
     Kind("Ingress", "networking.k8s.io/v1", wire=networking.IngressObject, read=networking.read_ingress),
     Kind(
         "IngressClass",
@@ -324,7 +352,35 @@ KINDS = (
 )
 """Every kind that becomes facts."""
 
-_BY_GROUP = {(kind.api_versions[0].rpartition("/")[0], kind.name): kind for kind in KINDS}
+NAMED_SECRET = Kind(
+    "Secret",
+    "v1",
+    wire=secrets.SecretObject,
+    read=secrets.read_named_secret,
+    fact="NamedSecret",
+    confidential=True,
+)
+ROOTS_CONFIG_MAP = Kind(
+    "ConfigMap",
+    "v1",
+    wire=named.RootsConfigMapObject,
+    read=named.read_roots,
+    fact="RootsConfigMap",
+)
+"""Kinds of which an API server is asked for single objects, by their names."""
+
+_BESIDE = {
+    "TLSSecret": NAMED_SECRET.where(lambda wire, _: secrets.holds_credential(wire)),
+    "MeshConfig": ROOTS_CONFIG_MAP.where(lambda wire, _: named.holds_roots(wire)),
+}
+"""What the other objects of a directory are read as."""
+
+_BY_GROUP = {
+    (kind.api_versions[0].rpartition("/")[0], kind.name): (
+        kind.beside(_BESIDE[kind.fact]) if kind.fact in _BESIDE else kind
+    )
+    for kind in KINDS
+}
 
 
 def kind_of(api_version: str, name: str) -> Kind | None:

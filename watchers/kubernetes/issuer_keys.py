@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from watchers.kubernetes.events import refusal
 from watchers.kubernetes.key_sets import InvalidKeySet, KeySet, read_key_set
 from watchers.kubernetes.kubeconfig import ApiServer, InvalidKubeconfig
-from watchers.kubernetes.newest import OpenSession
-from watchers.kubernetes.session import Broken, Session
+from watchers.kubernetes.session import Broken, Sends, Session
 from watchers.kubernetes.token_reviews import Undecided
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,13 @@ _CURES = {
     403: "bind ClusterRole system:service-account-issuer-discovery to whom the kubeconfig is of",
     404: "the API server publishes its keys only if its --service-account-issuer is an https URL",
 }
+
+
+class OpenSession(Sends, Protocol):
+    """A session for a question or two."""
+
+    async def close(self) -> None:
+        """Closes every socket."""
 
 
 def open_session(server: ApiServer) -> OpenSession:

@@ -112,8 +112,8 @@ class Kept:
         self._store.apply(list(self._changed_faults(kept, {})), cause)
 
     def _asked_for(self, key: ObjectKey) -> bool:
-        """Whether an object is of a namespace that was asked for. A server that sends others is none to believe."""
-        return key[2] == self._namespace if self._namespace else self._kind.counts(key[2])
+        """Whether an object is among those that were asked for. A server that sends others is none to believe."""
+        return key[: len(self._prefix)] == self._prefix if self._namespace else self._kind.counts(key[2])
 
     def _count_withheld(self) -> None:
         withheld = self._quota.withheld

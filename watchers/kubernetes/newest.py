@@ -1,4 +1,4 @@
-"""The session with the newest credential of a cluster, for those who send requests now and then.
+"""The session with the newest credential of a cluster, for who sends requests now and then, or reads single objects.
 
 In: credentials, one after another. Out: answers. A connection of its own, so that lists and watches delay nothing here,
 and the other way round. It is opened with the first request, and anew with the first after another credential came.
@@ -7,14 +7,15 @@ and the other way round. It is opened with the first request, and anew with the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 from watchers.kubernetes.kubeconfig import ApiServer, InvalidKubeconfig
-from watchers.kubernetes.session import Broken, Method, Reply, Sends, Session
+from watchers.kubernetes.session import Broken, Method, Reply, Requests, Response, Sends, Session
 
 
-class OpenSession(Sends, Protocol):
+class OpenSession(Sends, Requests, Protocol):
     """A session that can be closed."""
 
     async def close(self) -> None:
@@ -50,6 +51,16 @@ class NewestSession:
         seconds: float,
     ) -> Reply:
         """As `Session.send`; raises Broken as well while there is no credential that can be used."""
+        session = self._newest()
+        return await session.send(method, path, query, body, content_type=content_type, seconds=seconds)
+
+    @asynccontextmanager
+    async def get(self, path: str, query: Mapping[str, str], *, silence: float) -> AsyncIterator[Response]:
+        """As `Session.get`; raises Broken as `send` does."""
+        async with self._newest().get(path, query, silence=silence) as response:
+            yield response
+
+    def _newest(self) -> OpenSession:
         if self._session is None:
             if self._server is None:
                 raise Broken("connect", "there is no credential yet")
@@ -57,7 +68,7 @@ class NewestSession:
                 self._session = self._open(self._server)
             except InvalidKubeconfig as error:
                 raise Broken("connect", str(error)) from None
-        return await self._session.send(method, path, query, body, content_type=content_type, seconds=seconds)
+        return self._session
 
     async def close(self) -> None:
         """Ends all requests and closes all connections."""

@@ -19,9 +19,8 @@ import msgspec
 from cachetools import TLRUCache
 
 from watchers.clusters import Registered
-from watchers.kubernetes.issuer_keys import IssuerKeys, open_session
+from watchers.kubernetes.issuer_keys import IssuerKeys, OpenSession, open_session
 from watchers.kubernetes.kubeconfig import ApiServer
-from watchers.kubernetes.newest import OpenSession
 from watchers.kubernetes.token_reviews import Account, Undecided
 from watchers.kubernetes.token_verification import NotAccepted, read_token, verify
 

@@ -14,12 +14,16 @@ from watchers.facts.kinds import KINDS, Kind
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """Objects of a kind as they are asked for: all, those of a namespace, or those a selector selects."""
+    """Objects of a kind as they are asked for: all, those of a namespace, or those a selector selects.
+
+    With a ``name`` it is the one of a namespace, which the field selector has to say as well.
+    """
 
     kind: Kind
     namespace: str = ""
     field_selector: str = ""
     label_selector: str = ""
+    name: str = ""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -33,12 +37,17 @@ class Resource(msgspec.Struct, frozen=True):
     def prefix(self, cluster: str) -> tuple[str, ...]:
         """What the keys of their facts begin with; nobody else may write there."""
         prefix = (cluster, self.kind.fact)
-        return (*prefix, self.namespace) if self.namespace else prefix
+        return (*prefix, *filter(None, (self.namespace, self.name)))
 
     @property
     def selective(self) -> bool:
         """Whether it is read of selected namespaces alone."""
         return self.kind.namespaced and not self.namespace
+
+
+def single(kind: Kind, namespace: str, name: str) -> Resource:
+    """One object. Asked for so, it can be granted by its name (``resourceNames``)."""
+    return Resource(kind, namespace, f"metadata.name={name}", name=name)
 
 
 def _plural(name: str) -> str:

@@ -21,11 +21,12 @@ ROOTS: Final = "ROOTCA"
 
 
 class KeyPair(Struct, frozen=True, gc=False):
-    """A certificate chain, leaf first, and the key of its leaf; both PEM."""
+    """A certificate chain, leaf first, and the key of its leaf, both PEM; an OCSP response about it (DER), if any."""
 
     name: str
     chain: bytes
     key: bytes
+    ocsp_staple: bytes = b""
 
     def __repr__(self) -> str:
         return f"KeyPair({self.name!r})"
@@ -35,10 +36,11 @@ class KeyPair(Struct, frozen=True, gc=False):
 
 
 class TrustedRoots(Struct, frozen=True, gc=False):
-    """Root certificates, PEM."""
+    """Root certificates and, if any, lists of what their issuers revoked; PEM."""
 
     name: str
     roots: bytes
+    crl: bytes = b""
 
 
 def encode_key_pair(pair: KeyPair) -> Encoded:
@@ -46,6 +48,8 @@ def encode_key_pair(pair: KeyPair) -> Encoded:
     message = protos.envoy.extensions.transport_sockets.tls.v3.Secret(name=pair.name)
     message.tls_certificate.certificate_chain.inline_bytes = pair.chain
     message.tls_certificate.private_key.inline_bytes = pair.key
+    if pair.ocsp_staple:
+        message.tls_certificate.ocsp_staple.inline_bytes = pair.ocsp_staple
     return encode(message)
 
 
@@ -53,4 +57,6 @@ def encode_roots(trusted: TrustedRoots) -> Encoded:
     """A Secret with validation_context."""
     message = protos.envoy.extensions.transport_sockets.tls.v3.Secret(name=trusted.name)
     message.validation_context.trusted_ca.inline_bytes = trusted.roots
+    if trusted.crl:
+        message.validation_context.crl.inline_bytes = trusted.crl
     return encode(message)

@@ -37,7 +37,7 @@ from xds.messages.secret import (
 from xds.server.authentication import Identity
 from xds.server.authority_in_force import AuthorityInForce
 from xds.server.certificate_authority import DEFAULT_LIFETIME, CertificateAuthorityError
-from xds.session.content import Changes, State, Subscription
+from xds.session.content import Changes, Releases, State, Subscription
 
 logger = logging.getLogger(__name__)
 
@@ -137,6 +137,12 @@ class WorkloadCertificates:
             return False
         self._wake_at(moment)
         return True
+
+    def release(self, names: Iterable[str]) -> None:
+        """As the view does; what is made here is kept."""
+        view: object = self._view
+        if isinstance(view, Releases):
+            view.release(names)
 
     def close(self) -> None:
         """Forgets the key."""

@@ -123,6 +123,14 @@ class Directory(Protocol):
         """All resources of which it is."""
 
 
+@runtime_checkable
+class Releases(Protocol):
+    """What a Subscription is beside that, which keeps something for every name that it is asked for."""
+
+    def release(self, names: Iterable[str]) -> None:
+        """The client does not want these any more."""
+
+
 class Views(Protocol):
     """What one proxy may read."""
 

@@ -61,6 +61,7 @@ class DeltaExchange(Exchange[DeltaRequest]):
             raise ProtocolViolation(f"initial versions of {len(claims)} resources; {MAX_NAMES} are the limit")
         asked = self.interest.change(request.subscribe, request.unsubscribe, claims)
         self._forget(asked.dropped)
+        self._release(asked.dropped)
         if asked.narrowed:
             mentioned = (*self._asked, *self._claims, *self._waiting, *self._gone, *self.bisection.suspects)
             self._forget(name for name in (*mentioned, *self.quarantine.current) if not self.interest.covers(name))

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from xds.encoded import Resource
 from xds.session.actions import Accepted, Action, Rejected, Send
-from xds.session.content import Changes, Subscription, Unserved
+from xds.session.content import Changes, Releases, Subscription, Unserved
 from xds.session.rejections import Bisection, Quarantine, culprits
 from xds.session.subscription import Interest
 
@@ -155,6 +155,11 @@ class Exchange(ABC, Generic[R_contra]):
 
         If it `named` the culprits, it has applied the rest, as far as the variant lets it; else nothing.
         """
+
+    def _release(self, names: tuple[str, ...]) -> None:
+        """The client has given names up: what the content keeps for them may go, unless it wants them all the same."""
+        if names and isinstance(self.content, Releases):
+            self.content.release([name for name in names if not self.interest.covers(name)])
 
     # What the machine asks and does.
 

@@ -60,6 +60,7 @@ class SotwExchange(Exchange[SotwRequest]):
             self._held = ()
         if asked.dropped or asked.new or asked.narrowed:
             self._forget(asked.new)
+            self._release(asked.dropped)
         if first or anew or asked.everything or asked.names:
             self._stale = True
         self._answer_due = self._answer_due or first or anew or asked.everything

@@ -198,7 +198,7 @@ async def test_a_watch_from_before_the_compaction_ends_with_an_error_event() -> 
 
 async def test_api_groups_are_listed_without_absent_kinds() -> None:
     cluster = KubeCluster()
-    cluster.absent = {"Gateway", "GatewayClass", "HTTPRoute"}
+    cluster.absent = {"Gateway", "GatewayClass", "HTTPRoute", "ReferenceGrant"}
     groups = [group["name"] for group in (await ask(cluster, "/apis"))[1]["groups"]]
     assert "discovery.k8s.io" in groups
     assert "gateway.networking.k8s.io" not in groups

@@ -39,13 +39,15 @@ def test_credentials_are_read_in_the_system_namespace_alone() -> None:
     assert not any(resource == "secrets" for _, resource, _ in granted("ClusterRole"))
 
 
-def test_what_is_written_is_statuses_imports_registrations_and_the_lease() -> None:
+def test_what_is_written_is_statuses_imports_registrations_the_authority_and_the_lease() -> None:
     written = {one for one in granted("ClusterRole") | granted("Role") if one[2] not in READ}
     assert written == {
+        ("", "secrets", "create"),
         ("", "secrets", "patch"),
         ("", "services/status", "patch"),
         # Creates nothing that stays: it is how an API server is asked.
         ("authentication.k8s.io", "tokenreviews", "create"),
+        ("authorization.k8s.io", "subjectaccessreviews", "create"),
         ("coordination.k8s.io", "leases", "create"),
         ("coordination.k8s.io", "leases", "update"),
         ("gateway.networking.k8s.io", "gatewayclasses/status", "patch"),

@@ -6,14 +6,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.x509 import ocsp
 
 from aggregator.security.certificates import Certificate, InvalidPair, certificate
 from tests.kit import certificates as c
 from tests.kit import manifests as m
 from tests.kit.world import World
-from watchers.facts.secrets import TLSSecret
+from watchers.facts.secrets import NamedSecret, TLSSecret
 
 HOST = "a.example"
 KEY = ("alpha", "TLSSecret", "shop", "tls")
@@ -258,3 +261,46 @@ def test_no_finding_shows_what_a_secret_holds() -> None:
     assert len(world.findings()) == 3
     assert not any(line.decode() in text for line in (chain + key).splitlines())
     assert "c2VjcmV0" not in text
+
+
+# OCSP staples.
+
+
+def staple(chain: bytes, key: bytes, *, serial_of: bytes = b"") -> bytes:
+    """A response that says that a certificate is good, signed by itself."""
+    own = x509.load_pem_x509_certificate(chain)
+    about = x509.load_pem_x509_certificate(serial_of or chain)
+    signer = load_pem_private_key(key, None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    builder = ocsp.OCSPResponseBuilder().add_response(
+        about, own, hashes.SHA256(), ocsp.OCSPCertStatus.GOOD, c.NOW, c.NOW + timedelta(days=1), None, None
+    )
+    response = builder.responder_id(ocsp.OCSPResponderEncoding.HASH, own).sign(signer, hashes.SHA256())
+    return response.public_bytes(Encoding.DER)
+
+
+def test_a_staple_about_the_certificate_is_served_with_it() -> None:
+    chain, key = c.host_pair(HOST)
+    given = staple(chain, key)
+    found = certificate(TLSSecret(chain, key, ocsp_staple=given))
+    assert (found.ocsp_staple, found.flaw) == (given, "")
+
+
+def test_a_staple_that_does_not_fit_costs_the_pair_nothing_and_is_told() -> None:
+    chain, key = c.host_pair(HOST)
+    unsuccessful = ocsp.OCSPResponseBuilder.build_unsuccessful(ocsp.OCSPResponseStatus.TRY_LATER)
+    for bad in (
+        b"hello",
+        staple(chain, key, serial_of=c.host_pair(HOST)[0]),
+        unsuccessful.public_bytes(Encoding.DER),
+    ):
+        found = certificate(TLSSecret(chain, key, ocsp_staple=bad))
+        assert (found.chain, found.ocsp_staple) == (chain, b"")
+        assert found.flaw.startswith("tls.ocsp-staple is ")
+
+
+def test_a_generic_pair_is_spoken_of_by_its_own_entries() -> None:
+    chain, key = c.host_pair(HOST)
+    assert certificate(NamedSecret(chain, key, generic=True)).chain == chain
+    with pytest.raises(InvalidPair, match=r"^key is not the key of cert$"):
+        certificate(NamedSecret(chain, c.host_pair(HOST)[1], generic=True))

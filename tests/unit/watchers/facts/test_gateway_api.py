@@ -10,7 +10,7 @@ from tests.kit import manifests
 from tests.unit.watchers.recorded import recorded
 from watchers.facts import kinds
 from watchers.facts.conditions import Condition, ListenerStatus
-from watchers.facts.gateway_api import Gateway, GatewayAddress, GatewayClass, Listener
+from watchers.facts.gateway_api import CertificateRef, Gateway, GatewayAddress, GatewayClass, Listener
 from watchers.facts.invalid import InvalidObject
 from watchers.facts.selectors import LabelSelector, Requirement
 
@@ -41,7 +41,19 @@ def test_a_recorded_gateway() -> None:
             class_name="istio-east-west",
             listeners=(
                 Listener("mesh", 15008, "HBONE", "", "Terminate", "Same"),
-                Listener("https", 443, "HTTPS", "*.shop.example", "Terminate", "Selector", selector),
+                Listener(
+                    "https",
+                    443,
+                    "HTTPS",
+                    "*.shop.example",
+                    "Terminate",
+                    "Selector",
+                    selector,
+                    (
+                        CertificateRef("", "Secret", "", "shop"),
+                        CertificateRef("", "Secret", "certificates", "shop"),
+                    ),
+                ),
             ),
             addresses=(GatewayAddress("IPAddress", "192.0.2.10"), GatewayAddress("Hostname", "lb.example.com")),
             generation=2,

@@ -18,10 +18,11 @@ from tests.unit.watchers.recorded import recorded
 from watchers.facts import kinds
 from watchers.facts.invalid import InvalidObject
 from watchers.facts.kinds import kind_of
-from watchers.facts.secrets import MOST_BYTES, SecretObject, TLSSecret
+from watchers.facts.secrets import MOST_BYTES, NamedSecret, SecretObject, TLSSecret
 from watchers.manifests import read_manifests
 
 CERTIFICATE, KEY = b"-----BEGIN CERTIFICATE-----\nleaf\n", b"-----BEGIN PRIVATE KEY-----\nkey\n"
+ROOT = b"-----BEGIN CERTIFICATE-----\nroot\n"
 TREASURE = "dHJlYXN1cmU="
 """What must not be seen, as such and as base64 of something."""
 SECRET = kind_of("v1", "Secret")
@@ -49,7 +50,7 @@ def refused(document: Any) -> InvalidObject:
 def test_a_recorded_secret() -> None:
     assert kinds.decode(recorded("secret"), "west", "istio-system") == (
         ("west", "TLSSecret", "shop", "cart-tls"),
-        TLSSecret(CERTIFICATE, KEY),
+        TLSSecret(CERTIFICATE, KEY, ROOT, b"-----BEGIN X509 CRL-----\nrevoked\n", b"staple"),
     )
 
 
@@ -179,3 +180,70 @@ def test_the_fault_of_a_file_tells_nothing_of_its_secrets(form: str) -> None:
         text = manifests.manifest_text(document, form=form).encode()
         flaw = read_manifests(f"secret.{form}", text, "west", "s").flaw
         assert flaw is None or "dHJl" not in f"{flaw.cause} {flaw.cure}"
+
+
+# Secrets of other types, as they lie in a directory and are read by name.
+
+
+def named(document: Any) -> NamedSecret:
+    found = kinds.decode(document, "west", "istio-system")
+    assert found is not None
+    assert found[0] == ("west", "NamedSecret", "shop", "tls")
+    assert isinstance(found[1], NamedSecret)
+    return found[1]
+
+
+def plain(kind: str = "Opaque", **entries: str) -> Any:
+    return secret(plain={name.replace("_", "."): value for name, value in entries.items()}, kind=kind)
+
+
+def test_a_generic_pair_goes_before_that_of_tls() -> None:
+    both = plain(cert="c", key="k", cacert="r", crl="l", tls_crt="C", tls_key="K", ca_crt="R", ca_crl="L")
+    assert named(both) == NamedSecret(b"c", b"k", b"r", b"l", generic=True)
+
+
+@pytest.mark.parametrize("missing", ["cert", "key"])
+def test_half_a_generic_pair_is_none(missing: str) -> None:
+    entries = {"cert": "c", "key": "k", "tls_crt": "C", "tls_key": "K"}
+    del entries[missing]
+    assert named(plain(**entries)) == NamedSecret(b"C", b"K")
+
+
+def test_revocations_are_those_beside_the_roots_that_count() -> None:
+    assert named(plain(cacert="r", ca_crt="R", ca_crl="L")) == NamedSecret(roots=b"r")
+    assert named(plain(ca_crt="R", ca_crl="L", crl="l")) == NamedSecret(roots=b"R", crl=b"L")
+
+
+def test_a_secret_of_another_type_without_a_credential_is_not_read() -> None:
+    for entries in ({"key": "password"}, {"cert": "c", "tls_key": "k"}, {"crl": "l"}, {}):
+        assert kinds.decode(plain(**entries), "west", "istio-system") is None
+
+
+def test_a_tls_secret_is_read_by_the_entries_of_its_type() -> None:
+    entries = plain("kubernetes.io/tls", tls_crt="C", tls_key="K", cert="c", key="k", ca_crt="R", cacert="r")
+    assert fact(entries) == TLSSecret(b"C", b"K", b"r")
+
+
+def test_what_a_server_sends_of_other_types_does_not_become_a_fact_of_tls_secrets() -> None:
+    (tls,) = (kind for kind in kinds.KINDS if kind.fact == "TLSSecret")
+    page = tls.decode_page(json.dumps({"items": [plain(cert="c", key="k")]}).encode(), "west", "s")
+    assert page.facts == []
+
+
+def test_by_name_a_secret_of_any_type_is_read_whatever_it_holds() -> None:
+    for document in (plain(), plain("kubernetes.io/tls", tls_crt="C", tls_key="K"), plain(password="p")):
+        keyed = kinds.NAMED_SECRET.decode(document, "west", "s")
+        assert keyed is not None
+        assert keyed[0][1] == "NamedSecret"
+
+
+def test_equal_roots_are_kept_once() -> None:
+    tls = fact(plain("kubernetes.io/tls", tls_crt="", tls_key="", ca_crt="roots"))
+    assert named(plain(cacert="roots")).roots is tls.roots
+
+
+def test_a_named_secret_shows_only_how_much_it_holds() -> None:
+    shown = named(plain(cert=TREASURE, key=TREASURE, cacert=TREASURE))
+    console = Console(file=io.StringIO(), width=200)
+    console.print(shown)
+    assert TREASURE not in f"{shown!r} {shown} {console.file.getvalue()}"  # type: ignore[attr-defined]

@@ -78,3 +78,18 @@ async def test_a_request_is_waited_for_no_longer_than_it_may_take() -> None:
         await newest.send("GET", NODES, {}, seconds=3)
     assert broken.value.reason == "timeout"
     assert asyncio.get_running_loop().time() == 3
+
+
+@virtual_time
+async def test_objects_are_read_with_the_newest_credential_as_well() -> None:
+    sessions = Sessions()
+    newest = NewestSession(sessions.open)
+    with pytest.raises(Broken, match="no credential"):
+        async with newest.get(NODES, {}, silence=5.0):
+            pass
+    for token in ("one", "two"):
+        newest.use(server(token))
+        async with newest.get(NODES, {}, silence=5.0) as response:
+            assert response.status == 200
+    assert [request.token for request in sessions.cluster.requests] == ["one", "two"]
+    await newest.close()

@@ -17,6 +17,7 @@ SERVED = {
     "EndpointSlice": "/apis/discovery.k8s.io/v1/endpointslices",
     "Gateway": "/apis/gateway.networking.k8s.io/v1/gateways",
     "GatewayClass": "/apis/gateway.networking.k8s.io/v1/gatewayclasses",
+    "ReferenceGrant": "/apis/gateway.networking.k8s.io/v1/referencegrants",
     "Ingress": "/apis/networking.k8s.io/v1/ingresses",
     "IngressClass": "/apis/networking.k8s.io/v1/ingressclasses",
     "ServiceEntry": "/apis/networking.istio.io/v1/serviceentries",

@@ -20,6 +20,16 @@ def test_roots_to_trust() -> None:
     assert (message.name, message.validation_context.trusted_ca.inline_bytes) == ("ROOTCA", b"roots")
 
 
+def test_what_goes_with_them_is_told_where_it_is_given() -> None:
+    stapled = Secret.FromString(encode_key_pair(KeyPair("a", b"chain", b"key", b"staple")).data)
+    assert stapled.tls_certificate.ocsp_staple.inline_bytes == b"staple"
+    revoking = Secret.FromString(encode_roots(TrustedRoots("a", b"roots", b"crl")).data)
+    assert revoking.validation_context.crl.inline_bytes == b"crl"
+    bare = Secret.FromString(encode_key_pair(KeyPair("a", b"chain", b"key")).data)
+    assert not bare.tls_certificate.HasField("ocsp_staple")
+    assert not Secret.FromString(encode_roots(TrustedRoots("a", b"roots")).data).validation_context.HasField("crl")
+
+
 def test_a_pair_shows_its_name_alone() -> None:
     pair = KeyPair("a.example", b"chain", b"treasure")
     assert repr(pair) == str(pair) == "KeyPair('a.example')"
