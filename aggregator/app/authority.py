@@ -13,7 +13,6 @@ import logging
 import os
 from collections.abc import Iterable
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -74,14 +73,6 @@ async def follow(settings: Settings, authority: AuthorityInForce) -> None:
 
     Raises SourceError if the files cannot be watched.
     """
-    ending = authority.listen(partial(_write_roots_again, settings, authority))
-    try:
-        await _follow(settings, authority)
-    finally:
-        ending()
-
-
-async def _follow(settings: Settings, authority: AuthorityInForce) -> None:
     directory = settings.cacerts if settings.issue_certificates else settings.server_certificate
     if directory is None:
         await asyncio.Event().wait()
@@ -133,13 +124,6 @@ def write_roots(settings: Settings, authority: AuthorityInForce) -> None:
     except OSError as error:
         problem = f"{path} cannot be written: {error.strerror or error}"
         raise SettingsError(settings.origin("root_cert_out"), problem, "check path and permissions") from None
-
-
-def _write_roots_again(settings: Settings, authority: AuthorityInForce) -> None:
-    try:
-        write_roots(settings, authority)
-    except SettingsError as error:
-        log.error("the roots were not written", extra={"cause": str(error)})
 
 
 def _own(settings: Settings) -> CertificateAuthority:

@@ -126,6 +126,7 @@ class ControlPlane:
         self.loop_watch = LoopWatch()
         self._kept = self.clusters.home_session is not None and authorities.is_kept(settings)
         self.authority = authorities.read_authority(settings, kept=self._kept)
+        self.authority.listen(self._tell_roots)
         interest = Interest(self.tables)
         # Home's ztunnels are always served, so what they are told is always at hand.
         interest.keep(*ztunnel.VIEWS)
@@ -202,6 +203,13 @@ class ControlPlane:
 
     def _views_for(self, proxy: Proxy, bell: Callable[[], None]) -> TableViews:
         return TableViews(self._around, proxy, bell)
+
+    def _tell_roots(self) -> None:
+        """Other roots are trusted now, or the same by another signer."""
+        try:
+            authorities.write_roots(self.settings, self.authority)
+        except SettingsError as error:
+            log.error("the roots were not written", extra={"cause": str(error)})
 
     async def _trust_domain(self) -> str:
         """That of home's identities, which home may say itself."""
