@@ -40,6 +40,7 @@ from aggregator.mesh.home import Home
 from aggregator.operate.clusters import ClusterQuestions
 from aggregator.pipeline import Pipeline
 from aggregator.views import ztunnel
+from aggregator.writes.root_certificates import ROOTS
 from watchers.lookups.dns import Lookups, Resolve
 from watchers.metrics import LookupMetrics
 from xds.server.access import Access
@@ -101,6 +102,7 @@ class ControlPlane:
                 multicluster_services=settings.multicluster_services,
                 ztunnel_accounts=tuple((one.namespace, one.name) for one in settings.ztunnel_accounts),
                 istio_classes=settings.istio_classes,
+                distributes_roots=settings.distributes_roots,
                 revision=settings.revision,
                 remote_entries=settings.remote_entries,
                 ingress_service=_object(settings.ingress_service),
@@ -121,6 +123,7 @@ class ControlPlane:
         self.writing = self._read_writing(now)
         self.loop_watch = LoopWatch()
         self.authority = _authority(settings)
+        self.tables.roots.apply([(ROOTS, self.authority.root_certificates)])
         interest = Interest(self.tables)
         # Home's ztunnels are always served, so what they are told is always at hand.
         interest.keep(*ztunnel.VIEWS)

@@ -17,6 +17,7 @@ from watchers.facts.mesh_config import MeshConfig
 from watchers.facts.multicluster import ServiceExport, ServiceImport
 from watchers.facts.names import ResolvedName
 from watchers.facts.networking import Ingress, IngressClass
+from watchers.facts.root_certificates import RootCertificates
 from watchers.facts.secrets import TLSSecret
 
 Fact = (
@@ -34,6 +35,7 @@ Fact = (
     | PeerAuthentication
     | Pod
     | ResolvedName
+    | RootCertificates
     | Service
     | ServiceEntry
     | ServiceExport
@@ -62,6 +64,7 @@ __all__ = [
     "PeerAuthentication",
     "Pod",
     "ResolvedName",
+    "RootCertificates",
     "Service",
     "ServiceEntry",
     "ServiceExport",
