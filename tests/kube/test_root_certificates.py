@@ -12,7 +12,6 @@ import pytest
 
 from aggregator.writes.root_certificates import ROOTS
 from tests.kit import manifests as m
-from tests.kit.certificates import Issuer, write_cacerts
 from tests.kit.eventually import eventually_awaited
 from tests.kit.kube_apiserver import KubeServer
 from tests.kit.plane import Plane
@@ -87,12 +86,6 @@ async def remove_all(server: KubeServer) -> None:
     _, namespaces = await server.ask("GET", "/api/v1/namespaces")
     for one in namespaces["items"]:
         await server.ask("DELETE", path(one["metadata"]["name"]))
-
-
-@pytest.fixture
-def cacerts(tmp_path: Path) -> Path:
-    root = Issuer("the mesh")
-    return write_cacerts(tmp_path / "cacerts", root, roots=[root])
 
 
 def roots(plane: Plane) -> str:
