@@ -336,6 +336,13 @@ CATALOGUE: dict[str, Entry] = {
         " collide, those of the oldest ServiceExport are used.",
         "Give the Service, and its ServiceExport, the same properties in all clusters.",
     ),
+    "RootsOfOthers": Entry(
+        "warning",
+        "The ConfigMap istio-ca-root-cert of a namespace holds other root certificates than this control plane's, and"
+        " belongs to somebody else: it is left as it is. Proxies that mount it do not trust this control plane.",
+        "If this control plane is to distribute its roots, stop whoever else does (istiod, istio-csr) and delete the"
+        " ConfigMap, which is then made anew; else run without --distribute-roots and --istio-classes.",
+    ),
     "NoWaypointForWildcardService": Entry(
         "warning",
         "A ServiceEntry names hosts with a wildcard and no address, which only a waypoint can tell apart, and has no"
@@ -583,6 +590,22 @@ CATALOGUE: dict[str, Entry] = {
         "The home cluster has no namespace of this name, so the service cannot be imported into it.",
         "Create the namespace if the service is wanted there.",
     ),
+    "RootsNotDistributed": Entry(
+        "info",
+        "This process gives namespaces no root certificates.",
+        "Set --distribute-roots if no other control plane or certificate authority does.",
+    ),
+    "RootsUnknown": Entry("info", "It is not known yet which root certificates are trusted.", "Wait some seconds."),
+    "RootsNotRead": Entry(
+        "info",
+        "The ConfigMaps istio-ca-root-cert of home have not been read, or may not be read, so none are written.",
+        "Wait, or install the control plane's role.",
+    ),
+    "RootsCurrent": Entry("info", "The namespace has the root certificates it is to have.", "Nothing to do."),
+    "NamespaceWithoutProxies": Entry(
+        "info", "Namespaces of Kubernetes itself are given no root certificates.", "Nothing to do."
+    ),
+    "NamespaceEnds": Entry("info", "The namespace is being deleted.", "Nothing to do."),
     "NothingToTell": Entry("info", "The object's status is to say nothing of us.", "Nothing to do."),
     "StatusCurrent": Entry("info", "The object says already what it is to say.", "Nothing to do."),
     "AddressPending": Entry(

@@ -44,6 +44,7 @@ from aggregator.views.view import ResourceKey, View
 from aggregator.writes import authorization_policies as policy_writes
 from aggregator.writes import gateways as gateway_writes
 from aggregator.writes import ingresses as ingress_writes
+from aggregator.writes import root_certificates as root_writes
 from aggregator.writes import service_entries as entry_writes
 from aggregator.writes import service_exports as export_writes
 from aggregator.writes import service_imports as import_writes
@@ -62,6 +63,7 @@ from watchers.facts.named import Reading, RootsConfigMap, SecretAccess
 from watchers.facts.names import ResolvedName
 from watchers.facts.networking import Ingress, IngressClass
 from watchers.facts.reference_grants import ReferenceGrant
+from watchers.facts.root_certificates import RootCertificates
 from watchers.facts.secrets import NamedSecret, TLSSecret
 
 RESOURCES, SETTLED, ADMISSIONS, HOSTNAMES = "resources", "settled", "admissions", "hostnames"
@@ -76,7 +78,7 @@ class Pipeline:
     def __init__(self, home: Home) -> None:
         graph = self.graph = Graph(failed=derivation_failed(home.cluster))
 
-        # Facts, by kind, and what proxies ask for.
+        # Facts, by kind, what proxies ask for, and what they are to trust.
         clusters: Source[ObjectKey, Cluster] = graph.source("clusters")
         answered: Source[ObjectKey, Answered] = graph.source("answers of clusters")
         faults: Source[ObjectKey, SourceFault] = graph.source("source faults")
@@ -102,9 +104,11 @@ class Pipeline:
         authentications: Source[ObjectKey, PeerAuthentication] = graph.source("kubernetes peer authentications")
         kube_exports: Source[ObjectKey, ServiceExport] = graph.source("kubernetes service exports")
         kube_imports: Source[ObjectKey, ServiceImport] = graph.source("kubernetes service imports")
+        kube_roots: Source[ObjectKey, RootCertificates] = graph.source("kubernetes root certificates")
         node_proxies: Source[admissions.AccountKey, bool] = graph.source("accounts of node proxies")
         interest: Source[tuple[str], View] = graph.source("interest")
         refused: Source[ResourceKey, rejections.Rejection] = graph.source("rejections")
+        roots: Source[tuple[str], str] = graph.source("trusted roots")
 
         # The model: the mesh as seen from home.
         mesh = mesh_settings(graph, home, mesh_configs)
@@ -249,6 +253,9 @@ class Pipeline:
             have_answered,
             import_writes.Sources(answered, namespaces, kube_imports, exports, allocated),
         )
+        of_roots = root_writes.declare(
+            graph, home, counts, have_answered, root_writes.Sources(answered, namespaces, kube_roots, roots)
+        )
 
         graph.publish(RESOURCES, *told)
         graph.publish(SETTLED, settled)
@@ -264,6 +271,7 @@ class Pipeline:
             of_policies,
             of_exports,
             of_imports,
+            of_roots,
         )
         graph.publish(PAST_LIMIT, standings.past_limit)
         graph.publish(SELECTIONS, selected.of_cluster)
@@ -274,6 +282,7 @@ class Pipeline:
         self.home = home
         self.interest = interest
         self.rejections = refused
+        self.roots = roots
         self.told = told
         self.node_proxies = node_proxies
         self.networks = network
@@ -315,6 +324,7 @@ class Pipeline:
             "AuthorizationPolicy": policies,
             "PeerAuthentication": authentications,
             "ResolvedName": resolved_names,
+            "RootCertificates": kube_roots,
         }
 
     def facts(self, changes: Mapping[ObjectKey, Any]) -> dict[Source[ObjectKey, Any], dict[ObjectKey, Any]]:

@@ -30,7 +30,7 @@ K = TypeVar("K", bound=ReadKind)
 
 _AWAITED = frozenset({"MeshConfig", "Namespace"})
 """Kinds on whose content it depends what is read of others."""
-_MADE = frozenset({"ServiceImport"})
+_MADE = frozenset({"RootCertificates", "ServiceImport"})
 """Kinds of which objects are made, where they are served."""
 _TURN_SECONDS = 10.0
 

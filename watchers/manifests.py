@@ -17,7 +17,7 @@ import msgspec
 from watchers.documents import MAX_NODES, UnreadableText, documents, line_of
 from watchers.facts import Fact, ObjectKey
 from watchers.facts.invalid import InvalidObject
-from watchers.facts.kinds import Keyed, Kind, kind_of
+from watchers.facts.kinds import Keyed, Kind, called_in, kind_of
 
 _BETWEEN_ITEMS = re.compile(rb"[\s,]*")
 _BYTE = re.compile(r"\(byte (\d+)\)")
@@ -59,6 +59,12 @@ class _Envelope(msgspec.Struct):
     kind: Any = None
     metadata: msgspec.Raw = msgspec.Raw()
     items: msgspec.Raw = msgspec.Raw()
+
+
+class _Metadata(msgspec.Struct):
+    """What an object is called."""
+
+    name: Any = None
 
 
 def read_manifests(name: str, data: bytes, cluster: str, system_namespace: str) -> Manifests:
@@ -134,7 +140,7 @@ def _yaml_entry(
     def read() -> Keyed | None:
         if not isinstance(value, Mapping):
             return None
-        kind = _kind(value.get("apiVersion"), value.get("kind"), "metadata" in value)
+        kind = _kind(value.get("apiVersion"), value.get("kind"), "metadata" in value, called_in(value))
         return None if kind is None else kind.decode(value, cluster, system_namespace)
 
     def locate(error: InvalidObject) -> int:
@@ -185,10 +191,11 @@ def _json_entry(
             own = msgspec.json.decode(raw, type=_Envelope)
         except msgspec.ValidationError:
             return None
+        called = _called(own.metadata)
         if own.kind is None and name:
-            kind = _kind(api_version, name, True)
+            kind = _kind(api_version, name, True, called)
         else:
-            kind = _kind(own.api_version, own.kind, bool(bytes(own.metadata)))
+            kind = _kind(own.api_version, own.kind, bool(bytes(own.metadata)), called)
         return None if kind is None else kind.decode_json(raw, cluster, system_namespace)
 
     def locate(error: InvalidObject) -> int:
@@ -205,7 +212,14 @@ def _list_of(api_version: object, kind: object) -> tuple[str, str | None]:
     return (api_version if isinstance(api_version, str) else ""), kind.removesuffix("List")
 
 
-def _kind(api_version: object, name: object, has_metadata: bool) -> Kind | None:
+def _called(metadata: msgspec.Raw) -> object:
+    try:
+        return msgspec.json.decode(metadata, type=_Metadata).name
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _kind(api_version: object, name: object, has_metadata: bool, called: object) -> Kind | None:
     """The kind of what may be a Kubernetes object; None for what is none, or is of a kind that is not read."""
     if api_version is None and name is None and not has_metadata:
         return None
@@ -214,7 +228,7 @@ def _kind(api_version: object, name: object, has_metadata: bool) -> Kind | None:
             raise InvalidObject(
                 (field,), "is missing" if value is None else "is no text", "begin every object with apiVersion and kind"
             )
-    return kind_of(str(api_version), str(name))
+    return kind_of(str(api_version), str(name), called)
 
 
 def _malformed(data: bytes, error: Exception) -> UnreadableText:

@@ -1,8 +1,8 @@
 """Objects of the home cluster that this product makes: what they are to be, as frozen records, and the requests.
 
 In: records that the aggregator derives, of objects it knows to be ours or not to be there. Out: server-side applies and
-deletions. An object that somebody else makes in the meantime is neither taken over nor deleted: fields of another are
-not forced away from an object that was not there, and a deletion names the very object.
+deletions. An object that somebody else makes or takes over in the meantime is neither taken back nor deleted: fields of
+another are forced away only where it is known whose they are, and a deletion names the very object.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 from watchers.facts.conditions import MANAGER
 from watchers.facts.keys import Labels
 from watchers.facts.multicluster import ImportSpec
+from watchers.facts.root_certificates import ENTRY, LABEL
 
 APPLY = "application/apply-patch+yaml"
 
@@ -37,13 +38,20 @@ class ImportedService(msgspec.Struct, frozen=True, gc=False):
     exists: bool
 
 
+class DistributedRoots(msgspec.Struct, frozen=True, gc=False):
+    """The root certificates a namespace is to have, PEM. With ``force`` those go who own what is to be ours."""
+
+    text: str
+    force: bool = False
+
+
 class Removal(msgspec.Struct, frozen=True, gc=False):
     """An object of ours is to go, the one with this uid."""
 
     uid: str
 
 
-OwnedObject = ImportedService | Removal
+OwnedObject = DistributedRoots | ImportedService | Removal
 
 
 def query(*, force: bool) -> dict[str, str]:
@@ -56,6 +64,10 @@ def request(path: str, head: dict[str, Any], write: OwnedObject) -> Request:
     if isinstance(write, Removal):
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": write.uid}}
         return Request("DELETE", path, {}, msgspec.json.encode(options), "application/json")
+    if isinstance(write, DistributedRoots):
+        metadata = {**head["metadata"], "labels": {LABEL: "true"}}
+        document = {**head, "metadata": metadata, "data": {ENTRY: write.text}}
+        return Request("PATCH", path, query(force=write.force), msgspec.json.encode(document))
     metadata = {**head["metadata"], "labels": dict(write.labels)}
     if write.annotations:
         metadata["annotations"] = dict(write.annotations)

@@ -17,7 +17,7 @@ import msgspec
 
 from watchers import owned_objects
 from watchers.facts.conditions import Addresses, Condition, ListenerStatus
-from watchers.owned_objects import ImportedService, OwnedObject, Removal, Request, query
+from watchers.owned_objects import OwnedObject, Request, query
 
 WriteKey: TypeAlias = tuple[str, str, str, str, str]
 """The ObjectKey of the object, and the part of it that is written: "status", or "object" for all the rest."""
@@ -71,6 +71,7 @@ class _Kind(msgspec.Struct, frozen=True):
 
 
 _KINDS = {
+    "ConfigMap": _Kind("v1", "configmaps"),
     "Service": _Kind("v1", "services"),
     "Ingress": _Kind("networking.k8s.io/v1", "ingresses"),
     "Gateway": _Kind(_GATEWAY_API, "gateways"),
@@ -85,7 +86,7 @@ _KINDS = {
 
 def request(key: WriteKey, write: Write, now: str) -> Request:
     """What carries a write out; ``now`` (RFC 3339) is since when conditions hold that have just changed."""
-    if isinstance(write, ImportedService | Removal):
+    if isinstance(write, OwnedObject):
         return owned_objects.request(path(key), _head(key), write)
     return Request("PATCH", path(key), QUERY, body(key, write, now))
 

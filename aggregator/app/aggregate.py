@@ -1,9 +1,9 @@
 """The loop that turns changed facts into published resources, pass by pass.
 
-In: the Tables of facts, interest and rejections, through cursors. Out: resources, completeness, admissions, selections
-of namespaces and findings, each applied in one revision per pass, so that nobody ever sees a reference before its
-target. Leading edge: an idle pipeline works at once; under load it pauses in proportion to the last pass. A pass is cut
-into slices so short that streams are served between them.
+In: the Tables of facts, interest, rejections and roots, through cursors. Out: resources, completeness, admissions,
+selections of namespaces and findings, each applied in one revision per pass, so that nobody ever sees a reference
+before its target. Leading edge: an idle pipeline works at once; under load it pauses in proportion to the last pass. A
+pass is cut into slices so short that streams are served between them.
 """
 
 from __future__ import annotations
@@ -62,12 +62,14 @@ _STEPS = 20
 class Tables(msgspec.Struct, frozen=True):
     """The Tables around the graph.
 
-    Each has one writer: watchers for facts, the server for interest and rejections, the loop for all others.
+    Each has one writer: watchers for facts, the server for interest and rejections, whoever has the certificate
+    authority for the roots (PEM of all that are trusted), the loop for all others.
     """
 
     facts: Table[ObjectKey, Fact]
     interest: Table[tuple[str], View]
     rejections: Table[tuple[str, str], Rejection]
+    roots: Table[tuple[str], str]
     resources: Table[tuple[str, str], Resource]
     settled: Table[tuple[str], Completeness]
     admissions: Table[tuple[str, str, str], Account | ProxyPod]
@@ -87,6 +89,7 @@ class Tables(msgspec.Struct, frozen=True):
             facts=Table("facts"),
             interest=Table("interest"),
             rejections=Table("rejections"),
+            roots=Table("roots"),
             resources=Table("resources", digest=_digest, repeats=joining_again),
             settled=Table("settled"),
             admissions=Table("admissions"),
@@ -133,6 +136,7 @@ class Aggregator:
         self._facts = tables.facts.cursor(bell=self._bell.set)
         self._interest = tables.interest.cursor(bell=self._bell.set)
         self._rejections = tables.rejections.cursor(bell=self._bell.set)
+        self._roots = tables.roots.cursor(bell=self._bell.set)
         self.complete = asyncio.Event()
         """Set once a pass that includes the whole of home has been published."""
         self.settled = asyncio.Event()
@@ -183,6 +187,8 @@ class Aggregator:
             inputs[self._pipeline.interest] = self._interest.take().changes
         if self._rejections.pending:
             inputs[self._pipeline.rejections] = self._rejections.take().changes
+        if self._roots.pending:
+            inputs[self._pipeline.roots] = self._roots.take().changes
         await self._pass(inputs, batch.causes)
         return Taken(len(batch.changes), left_some)
 

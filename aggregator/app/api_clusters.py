@@ -88,6 +88,7 @@ class ApiClusters:
             selections=self._selections,
             wall=now,
             remote_entries=settings.remote_entries,
+            roots=settings.distributes_roots,
             limits=Limits(
                 settings.cluster_objects, settings.object_bytes, settings.cluster_bytes, settings.cluster_events
             ),

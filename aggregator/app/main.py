@@ -40,6 +40,7 @@ from aggregator.mesh.home import Home
 from aggregator.operate.clusters import ClusterQuestions
 from aggregator.pipeline import Pipeline
 from aggregator.views import ztunnel
+from aggregator.writes.root_certificates import ROOTS
 from watchers.lookups.dns import Lookups, Resolve
 from watchers.metrics import LookupMetrics
 from xds.server.access import Access
@@ -101,6 +102,7 @@ class ControlPlane:
                 multicluster_services=settings.multicluster_services,
                 ztunnel_accounts=tuple((one.namespace, one.name) for one in settings.ztunnel_accounts),
                 istio_classes=settings.istio_classes,
+                distributes_roots=settings.distributes_roots,
                 revision=settings.revision,
                 remote_entries=settings.remote_entries,
                 ingress_service=_object(settings.ingress_service),
@@ -127,6 +129,7 @@ class ControlPlane:
         self._kept = self.clusters.home_session is not None and authorities.is_kept(settings)
         self.authority = authorities.read_authority(settings, kept=self._kept)
         self.authority.listen(self._tell_roots)
+        self.tables.roots.apply([(ROOTS, self.authority.root_certificates)])
         interest = Interest(self.tables)
         # Home's ztunnels are always served, so what they are told is always at hand.
         interest.keep(*ztunnel.VIEWS)
@@ -206,6 +209,7 @@ class ControlPlane:
 
     def _tell_roots(self) -> None:
         """Other roots are trusted now, or the same by another signer."""
+        self.tables.roots.apply([(ROOTS, self.authority.root_certificates)])
         try:
             authorities.write_roots(self.settings, self.authority)
         except SettingsError as error:

@@ -266,8 +266,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     istio_classes: Annotated[
         bool,
         Setting(
-            help="Be in Istio's place: serve classes whose controller is Istio's as well, and write Istio's conditions."
-            " Not beside a running istiod.",
+            help="Be in Istio's place: serve classes whose controller is Istio's as well, write Istio's conditions and "
+            "distribute root certificates. Not beside a running istiod.",
+            parse=values.switch,
+            value="true|false",
+            show=values.show_switch,
+            switch=True,
+        ),
+    ] = False
+    distribute_roots: Annotated[
+        bool,
+        Setting(
+            help="Write the root certificates of --cacerts into the ConfigMap istio-ca-root-cert of every namespace of "
+            "home, where proxies mount them. --istio-classes does so, too. Not beside an istiod or another CA, whose "
+            "certificates the namespaces trust.",
             parse=values.switch,
             value="true|false",
             show=values.show_switch,
@@ -527,6 +539,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def home(self) -> str:
         """The name of the home cluster."""
         return self.local.name if self.local else self.cluster_id
+
+    @property
+    def distributes_roots(self) -> bool:
+        """Whether namespaces of home are given the root certificates: if asked for, and in Istio's place where the
+        certificates are issued here.
+        """
+        return self.distribute_roots or (self.istio_classes and self.issue_certificates)
 
     def origin(self, name: str) -> str:
         """Where a person would change the setting of that field: where it came from, or else its flag."""

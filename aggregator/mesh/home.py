@@ -41,7 +41,7 @@ class Home(msgspec.Struct, frozen=True):
     `ingress_service` (namespace, name), whose load balancer leads to their gateway, and `ingress_addresses`.
     Services that are exported have a host name with `clusterset_domain`, and are global under their own name as well
     unless that is `export_clusterset_only`; whether this process tells home's objects of it, and makes imports, is
-    `multicluster_services`.
+    `multicluster_services`. Whether it gives home's namespaces the root certificates is `distributes_roots`.
     What `stale_after` and `stale_ttl` (seconds) mean is told in `standing`.
     If home is an `api_server`, it can be asked for single objects, and for what accounts may do. If it is a directory
     it cannot: then it is `accounts_read_secrets` whether accounts may read the Secrets of their own namespaces.
@@ -56,6 +56,7 @@ class Home(msgspec.Struct, frozen=True):
     multicluster_services: bool = True
     ztunnel_accounts: tuple[tuple[str, str], ...] = (("istio-system", "ztunnel"),)
     istio_classes: bool = False
+    distributes_roots: bool = False
     revision: str = "default"
     remote_entries: bool = False
     ingress_service: tuple[str, str] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -29,7 +29,7 @@ from watchers.kubernetes.resources import Resource, resources
 from watchers.kubernetes.session import Requests, Session
 from watchers.metrics import WatchMetrics
 
-BY_KIND = {resource.kind.name: resource for resource in resources("istio-system")}
+BY_FACT = {resource.kind.fact: resource for resource in resources("istio-system")}
 # Watches that end only when a test says so.
 PACE = Pace(limit=2, silence=15.0, watch=7200.0)
 
@@ -75,7 +75,7 @@ async def reading(
     """A reflector at work."""
     read = Reading(kind)
     reflector = Reflector(
-        resource or BY_KIND[kind],
+        resource or BY_FACT[kind],
         "west",
         requests,
         read.facts,
@@ -418,11 +418,14 @@ async def test_a_list_equal_to_what_is_held_changes_nothing() -> None:
 @virtual_time
 async def test_only_what_may_become_a_fact_is_asked_for() -> None:
     west = cluster()
-    async with reading(MemorySession(west), "ConfigMap"), reading(MemorySession(west), "Secret"):
+    async with AsyncExitStack() as stack:
+        for fact in ("MeshConfig", "RootCertificates", "TLSSecret"):
+            await stack.enter_async_context(reading(MemorySession(west), fact))
         await settled()
         asked = {(request.kind, request.namespace, request.query["fieldSelector"]) for request in west.requests}
         assert asked == {
             ("ConfigMap", "istio-system", "metadata.name=istio"),
+            ("ConfigMap", "", "metadata.name=istio-ca-root-cert"),
             ("Secret", "", "type=kubernetes.io/tls"),
         }
 
@@ -435,7 +438,7 @@ async def test_objects_of_another_namespace_than_asked_for_are_not_believed() ->
     end %= b'"k8s.io/initial-events-end":"true"'
     lines = (line % b"shop", line % b"bank", end, line.replace(b'"1"', b'"3"') % b"farm")
     west.script(Lines(lines, then="hang"))
-    shop = Resource(BY_KIND["Pod"].kind, namespace="shop")
+    shop = Resource(BY_FACT["Pod"].kind, namespace="shop")
     async with reading(MemorySession(west), resource=shop) as read:
         await settled()
         assert {key[2:] for key, _ in read.facts.scan()} == {("shop", "cart")}

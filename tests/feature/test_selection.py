@@ -26,7 +26,7 @@ from watchers.kubernetes.resources import resources
 from watchers.metrics import WatchMetrics
 from watchers.selection import PATIENCE, Selection
 
-BY_KIND = {resource.kind.name: resource for resource in resources("istio-system")}
+BY_FACT = {resource.kind.fact: resource for resource in resources("istio-system")}
 PACE = Pace(limit=2, silence=15.0, watch=7200.0)
 
 
@@ -60,7 +60,7 @@ async def reading(west: KubeCluster, kind: str = "Pod") -> AsyncIterator[Reading
     """A reflector at work, which has not been told what is selected yet."""
     read, metrics = Reading(kind), WatchMetrics()
     reflector = Reflector(
-        BY_KIND[kind],
+        BY_FACT[kind],
         "west",
         MemorySession(west),
         read.facts,
@@ -187,14 +187,14 @@ async def test_gateways_of_the_system_namespace_are_read_in_any_case() -> None:
         assert read.names == {"shop/edge", "istio-system/edge"}
 
 
-@pytest.mark.parametrize("kind", ["Namespace", "Node", "GatewayClass", "ConfigMap"])
+@pytest.mark.parametrize("kind", ["Namespace", "Node", "GatewayClass", "MeshConfig"])
 def test_what_is_not_selected_by_namespace_waits_for_nothing(kind: str) -> None:
     @virtual_time
     async def run() -> None:
         west = cluster()
         async with reading(west, kind):
             await asyncio.sleep(0.1)
-            assert west.count(kind=kind) == 1
+            assert west.count(kind=BY_FACT[kind].kind.name) == 1
 
     run()
 

@@ -70,7 +70,9 @@ def apply_status(store: Store, kind: str, name: Name, body: bytes, manager: str,
 
 
 def apply_object(store: Store, kind: str, name: Name, body: bytes, manager: str, *, force: bool) -> dict[str, Any]:
-    """Labels, annotations and fields of the spec that are to be this manager's; the object is made if there is none."""
+    """Labels, annotations and fields of spec or data that are to be this manager's; the object is made if there is
+    none.
+    """
     if not manager:
         raise Refused(400, "BadRequest", "fieldManager is required for apply patch")
     applied, before = _document(body, kind), store.get(kind, name)
@@ -82,7 +84,9 @@ def apply_object(store: Store, kind: str, name: Name, body: bytes, manager: str,
     for part in _METADATA:
         document["metadata"].pop(part, None)
     document["metadata"].update(tree.get("metadata", {}))
-    document["spec"] = tree.get("spec", {})
+    for part in ("data", "spec"):
+        if part in tree or part in document:
+            document[part] = tree.get(part, {})
     return _stored(store, kind, name, _with_owners(document, owners, ""))
 
 
@@ -124,7 +128,7 @@ def _status(document: Mapping[str, Any]) -> dict[str, Any]:
 def _own(document: Mapping[str, Any]) -> dict[str, Any]:
     """What somebody can own of an object but its status."""
     metadata = {part: document["metadata"][part] for part in _METADATA if document["metadata"].get(part)}
-    parts = {"metadata": metadata, "spec": document.get("spec")}
+    parts = {"metadata": metadata, "data": document.get("data"), "spec": document.get("spec")}
     return {name: part for name, part in parts.items() if part}
 
 

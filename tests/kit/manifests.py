@@ -520,6 +520,15 @@ def service_import(name: str, *addresses: str, **spec: Any) -> Manifest:
     return {**made, "spec": {**own, **spec}}
 
 
+def root_certificates(namespace: str, text: str, *managers: str, **metadata: Any) -> Manifest:
+    """The ConfigMap ``istio-ca-root-cert`` of a namespace, of which each of the managers owns all there is."""
+    fields = {"f:data": {"f:root-cert.pem": {}}, "f:metadata": {"f:labels": {"f:istio.io/config": {}}}}
+    managed = [{"manager": one, "operation": "Update", "fieldsV1": fields} for one in managers]
+    own = {"uid": f"uid-of-{namespace}", "managedFields": managed, **metadata}
+    labels = {"istio.io/config": "true"}
+    return {**_object("v1", "ConfigMap", namespace, "istio-ca-root-cert", labels, own), "data": {"root-cert.pem": text}}
+
+
 def write_manifests(directory: Path, *objects: Manifest, file: str = "objects.yaml") -> Path:
     """Writes the objects as ``directory/file`` (made where missing), replacing the file in one step; returns its path.
 

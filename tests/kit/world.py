@@ -33,7 +33,7 @@ NEVER = float("inf")
 
 def fact(cluster: str, manifest: Manifest, system_namespace: str = "istio-system") -> tuple[ObjectKey, Fact]:
     """Key and fact of a manifest of a kind that is read."""
-    kind = kind_of(manifest["apiVersion"], manifest["kind"])
+    kind = kind_of(manifest["apiVersion"], manifest["kind"], manifest["metadata"]["name"])
     keyed = kind.decode(manifest, cluster, system_namespace) if kind else None
     assert keyed is not None, f"{manifest['kind']} is not read"
     return keyed
@@ -47,7 +47,7 @@ def manifests_of(directory: Path) -> list[Manifest]:
         for document in yaml.safe_load_all(path.read_text())
         if document
     ]
-    return [one for one in found if kind_of(one["apiVersion"], one["kind"])]
+    return [one for one in found if kind_of(one["apiVersion"], one["kind"], one["metadata"]["name"])]
 
 
 class World:

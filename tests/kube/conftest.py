@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit import kube_binaries
+from tests.kit.certificates import Issuer, write_cacerts
 from tests.kit.go_builds import NoProgram
 from tests.kit.kube_apiserver import KubeServers
 from tests.kit.three_servers import ThreeServers
@@ -43,3 +44,10 @@ async def world(kube: KubeServers, tmp_path: Path) -> AsyncIterator[ThreeServers
         yield world
     finally:
         await world.clean()
+
+
+@pytest.fixture
+def cacerts(tmp_path: Path) -> Path:
+    """An authority that several control planes of a test sign with, one after the other."""
+    root = Issuer("the mesh")
+    return write_cacerts(tmp_path / "cacerts", root, roots=[root])

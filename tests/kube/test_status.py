@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from tests.kit import manifests as m
@@ -45,6 +46,12 @@ def done(plane: Plane) -> float:
     assert plane.control.writing is not None
     found = {metric.name: metric.values for metric in plane.control.writing.metrics()}
     return found["isthmus.writes"].get(("done",), 0)
+
+
+async def given_roots(world: ThreeServers) -> int:
+    """How many namespaces have root certificates."""
+    query = "fieldSelector=metadata.name%3Distio-ca-root-cert"
+    return len((await read(world, f"/api/v1/configmaps?{query}"))["items"])
 
 
 async def at_rest(plane: Plane) -> bool:
@@ -99,7 +106,9 @@ async def test_a_gateway_and_its_class_are_told_their_conditions_once(world: Thr
     await world.alpha.delete("GatewayClass", "isthmus-told", api_version="gateway.networking.k8s.io/v1")
 
 
-async def test_a_service_is_told_conditions_beside_those_of_others_and_loses_ours_alone(world: ThreeServers) -> None:
+async def test_a_service_is_told_conditions_beside_those_of_others_and_loses_ours_alone(
+    world: ThreeServers, cacerts: Path
+) -> None:
     def service(**labels: str) -> Manifest:
         return m.service("shop/shown", "10.96.7.7", is_global=True, labels=labels)
 
@@ -117,21 +126,23 @@ async def test_a_service_is_told_conditions_beside_those_of_others_and_loses_our
     )
     assert status == 200, said
     others = {"example.com/Other": "True"}
-    async with world.plane(leader_elect=False, istio_classes=True) as plane:
+    async with world.plane(leader_elect=False, istio_classes=True, cacerts=cacerts) as plane:
         told = {**others, "isthmus.dev/Global": "True", "istio.io/WaypointBound": "False"}
         await eventually_awaited(lambda: are(told), 20.0, interval=0.05)
         await eventually_awaited(lambda: at_rest(plane), 20.0, interval=0.05)
         await world.alpha.apply(service())
         await eventually_awaited(lambda: are({**others, "isthmus.dev/Global": "True"}), 20.0, interval=0.05)
         await eventually_awaited(lambda: at_rest(plane), 20.0, interval=0.05)
-    async with world.plane(leader_elect=False, istio_classes=True) as again:
+    async with world.plane(leader_elect=False, istio_classes=True, cacerts=cacerts) as again:
         await eventually_awaited(lambda: at_rest(again), 20.0, interval=0.05)
         assert done(again) == 0
         await world.alpha.apply(m.service("shop/shown", "10.96.7.7"))
         await eventually_awaited(lambda: are(others), 20.0, interval=0.05)
 
 
-async def test_istios_kinds_are_told_theirs_and_keep_those_of_others_in_the_one_list(world: ThreeServers) -> None:
+async def test_istios_kinds_are_told_theirs_and_keep_those_of_others_in_the_one_list(
+    world: ThreeServers, cacerts: Path
+) -> None:
     definitions = istio_crds(*ISTIO)
     assert len(definitions) == len(ISTIO)
     await world.alpha.apply(*definitions)
@@ -159,14 +170,14 @@ async def test_istios_kinds_are_told_theirs_and_keep_those_of_others_in_the_one_
 
     others = {"Other": "True"}
     told = {**others, "ZtunnelAccepted": "True"}, {"istio.io/WaypointBound": "False"}, 2
-    async with world.plane(leader_elect=False, istio_classes=True) as plane:
+    async with world.plane(leader_elect=False, istio_classes=True, cacerts=cacerts) as plane:
         await eventually_awaited(lambda: are(*told), 20.0, interval=0.05)
         await eventually_awaited(lambda: at_rest(plane), 20.0, interval=0.05)
         before = done(plane)
-    async with world.plane(leader_elect=False, istio_classes=True) as again:
+    async with world.plane(leader_elect=False, istio_classes=True, cacerts=cacerts) as again:
         await eventually_awaited(lambda: at_rest(again), 20.0, interval=0.05)
-        # Both, and what two clusters have: a Gateway, and `cart`, which is global.
-        assert (before, done(again)) == (4, 0)
+        # Both, and what two clusters have: a Gateway, and `cart`, which is global; and in Istio's place the roots.
+        assert (before, done(again)) == (4 + await given_roots(world), 0)
     # Beside an istiod its conditions are its own business, addresses are not.
     async with world.plane(leader_elect=False) as beside:
         await eventually_awaited(lambda: are(others, {}, 2), 20.0, interval=0.05)

@@ -19,6 +19,7 @@ from watchers.facts.named import Reading, RootsConfigMap, SecretAccess
 from watchers.facts.names import ResolvedName
 from watchers.facts.networking import Ingress, IngressClass
 from watchers.facts.reference_grants import ReferenceGrant
+from watchers.facts.root_certificates import RootCertificates
 from watchers.facts.secrets import NamedSecret, TLSSecret
 
 Fact = (
@@ -39,6 +40,7 @@ Fact = (
     | Reading
     | ReferenceGrant
     | ResolvedName
+    | RootCertificates
     | RootsConfigMap
     | SecretAccess
     | Service
@@ -72,6 +74,7 @@ __all__ = [
     "Reading",
     "ReferenceGrant",
     "ResolvedName",
+    "RootCertificates",
     "RootsConfigMap",
     "SecretAccess",
     "Service",

@@ -53,10 +53,14 @@ TRAFFIC_DISTRIBUTION = "networking.istio.io/traffic-distribution"
 
 
 class Namespace(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="Namespace"):
-    """A namespace; of its annotations those that are defaults for the objects in it."""
+    """A namespace; of its annotations those that are defaults for the objects in it.
+
+    It is ``deleting`` once it has a deletionTimestamp: nothing new may come into it then.
+    """
 
     labels: Labels
     annotations: Labels
+    deleting: bool = False
 
 
 class Node(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="Node"):
@@ -151,6 +155,7 @@ class NamespaceMeta(ObjectMeta, gc=False):
     """``metadata`` of a Namespace."""
 
     annotations: NamespaceAnnotations | None = None
+    deletion: str | None = msgspec.field(default=None, name="deletionTimestamp")
 
 
 class NamespaceObject(msgspec.Struct, gc=False):
@@ -173,7 +178,8 @@ def read_namespace(wire: NamespaceObject, cluster: str) -> tuple[ObjectKey, Name
     )
     # The name of a Namespace is one DNS label, unlike the names of most objects.
     name = repeated_dns_label(metadata.name, "metadata", "name")
-    return (cluster, "Namespace", "", name), Namespace(labels_of(metadata), annotations)
+    deleting = metadata.deletion is not None
+    return (cluster, "Namespace", "", name), Namespace(labels_of(metadata), annotations, deleting)
 
 
 # Node on the wire

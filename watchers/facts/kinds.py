@@ -27,6 +27,7 @@ from watchers.facts import (
     named,
     networking,
     reference_grants,
+    root_certificates,
     secrets,
 )
 from watchers.facts.invalid import InvalidObject, refusal
@@ -71,8 +72,9 @@ class Page(msgspec.Struct, frozen=True):
 class Kind:
     """A kind of objects that become facts.
 
-    ``fact`` is the kind in the key of the fact (another than the object's for ConfigMaps and Secrets), ``selects``
-    which objects of the kind are facts at all, given the wire struct and the system namespace. Of an object whose kind
+    ``fact`` is the kind in the key of the fact (another than the object's for ConfigMaps and Secrets). With ``called``
+    only objects of that name are of the kind: two names of ConfigMaps make two kinds. ``selects`` tells which objects
+    of the kind are facts at all, given the wire struct and the system namespace. Of an object whose kind
     is ``confidential`` no value is ever shown. With ``namespaces``, which a kind `apart` may be given, only what is in
     them is read; of other objects nothing is kept or said, whatever is wrong with them. ``at_home`` are fields of facts
     that are of use at home alone, where statuses are written, with what stands in them `elsewhere`.
@@ -85,6 +87,7 @@ class Kind:
         wire: type[Any],
         read: Callable[[Any, str], Keyed],
         fact: str = "",
+        called: str = "",
         namespaced: bool = True,
         selects: Callable[[Any, str], bool] | None = None,
         confidential: bool = False,
@@ -93,6 +96,7 @@ class Kind:
         self.name = name
         self.api_versions = api_versions
         self.fact = fact or name
+        self.called = called
         self.namespaced = namespaced
         self.namespaces: frozenset[str] | None = None
         self._wire = wire
@@ -220,6 +224,8 @@ class Kind:
         return self._about(error, {"metadata": metadata}, cluster)
 
     def _fact(self, wire: Any, cluster: str, system_namespace: str) -> Keyed | None:
+        if self.called and wire.metadata.name != self.called:
+            return None
         if self._selects is not None and not self._selects(wire, system_namespace):
             return None
         if self.namespaces is not None and not self.counts(wire.metadata.namespace):
@@ -251,7 +257,14 @@ _ISTIO_NETWORKING = "networking.istio.io/v1", "networking.istio.io/v1beta1", "ne
 _STATUS = {"conditions": (), "written": ()}
 
 KINDS = (
-    Kind("Namespace", "v1", wire=core.NamespaceObject, read=core.read_namespace, namespaced=False),
+    Kind(
+        "Namespace",
+        "v1",
+        wire=core.NamespaceObject,
+        read=core.read_namespace,
+        namespaced=False,
+        at_home={"deleting": False},
+    ),
     Kind("Node", "v1", wire=core.NodeObject, read=core.read_node, namespaced=False),
     Kind("Pod", "v1", wire=core.PodObject, read=core.read_pod),
     Kind("Service", "v1", wire=core.ServiceObject, read=core.read_service, at_home=_STATUS),
@@ -261,7 +274,16 @@ KINDS = (
         wire=mesh_config.ConfigMapObject,
         read=mesh_config.read_mesh_config,
         fact="MeshConfig",
+        called=mesh_config.NAME,
         selects=lambda wire, system_namespace: mesh_config.is_mesh_config(wire.metadata, system_namespace),
+    ),
+    Kind(
+        "ConfigMap",
+        "v1",
+        wire=root_certificates.RootsObject,
+        read=root_certificates.read_root_certificates,
+        fact="RootCertificates",
+        called=root_certificates.NAME,
     ),
     Kind(
         "Secret",
@@ -369,26 +391,26 @@ ROOTS_CONFIG_MAP = Kind(
 )
 """Kinds of which an API server is asked for single objects, by their names."""
 
+_OTHER_ROOTS = ROOTS_CONFIG_MAP.where(lambda wire, _: named.holds_roots(wire))
 _BESIDE = {
     "TLSSecret": NAMED_SECRET.where(lambda wire, _: secrets.holds_credential(wire)),
-    "MeshConfig": ROOTS_CONFIG_MAP.where(lambda wire, _: named.holds_roots(wire)),
+    "MeshConfig": _OTHER_ROOTS,
 }
 """What the other objects of a directory are read as."""
 
-_BY_GROUP = {
-    (kind.api_versions[0].rpartition("/")[0], kind.name): (
-        kind.beside(_BESIDE[kind.fact]) if kind.fact in _BESIDE else kind
-    )
-    for kind in KINDS
-}
+_BY_GROUP: dict[tuple[str, str], tuple[Kind, ...]] = {}
+for _kind in (*(kind.beside(_BESIDE[kind.fact]) if kind.fact in _BESIDE else kind for kind in KINDS), _OTHER_ROOTS):
+    _group = (_kind.api_versions[0].rpartition("/")[0], _kind.name)
+    _BY_GROUP[_group] = (*_BY_GROUP.get(_group, ()), _kind)
 
 
-def kind_of(api_version: str, name: str) -> Kind | None:
-    """The kind an object claims to be; None for kinds we do not read.
+def kind_of(api_version: str, name: str, called: object = "") -> Kind | None:
+    """The kind an object ``called`` so claims to be; None for kinds we do not read.
 
     Raises InvalidObject for a version of a known kind that we cannot read, rather than overlook the object.
     """
-    kind = _BY_GROUP.get((api_version.rpartition("/")[0], name))
+    kinds = _BY_GROUP.get((api_version.rpartition("/")[0], name), ())
+    kind = next((one for one in kinds if one.called in ("", called)), None)
     if kind is not None and api_version not in kind.api_versions:
         error = InvalidObject(
             ("apiVersion",), f"is {api_version!r}, a version that is not read", f"use {kind.api_versions[0]}"
@@ -405,8 +427,14 @@ def decode(document: object, cluster: str, system_namespace: str) -> Keyed | Non
     api_version, name = document.get("apiVersion"), document.get("kind")
     if not isinstance(api_version, str) or not isinstance(name, str):
         return None
-    kind = kind_of(api_version, name)
+    kind = kind_of(api_version, name, called_in(document))
     return None if kind is None else kind.decode(document, cluster, system_namespace)
+
+
+def called_in(document: Mapping[str, Any]) -> object:
+    """What an object given as plain Python values is called, whatever stands there."""
+    metadata = document.get("metadata")
+    return metadata.get("name") if isinstance(metadata, Mapping) else None
 
 
 def _decoded(decoder: msgspec.json.Decoder[Any], data: bytes | msgspec.Raw) -> Any:

@@ -40,6 +40,9 @@ OF_REMOTES = REQUIRED | {"Node", "Gateway", "ServiceExport"}
 ENTRIES = frozenset({"ServiceEntry", "WorkloadEntry"})
 """What is read of a remote only if that is asked for; its reader has to be granted `istio-config`."""
 
+ROOTS = "RootCertificates"
+"""What is read of home only if it is written there."""
+
 _SECONDS = 10.0
 _LONGEST_BODY = 64 << 10
 
@@ -62,9 +65,12 @@ def of_remote(system_namespace: str, *, entries: bool = False) -> tuple[ReadReso
     return tuple(ReadResource(one, one.kind.fact in REQUIRED) for one in resources(system_namespace, kinds))
 
 
-def of_home(system_namespace: str) -> tuple[ReadResource, ...]:
-    """What is read of home, without the Secrets that register clusters."""
-    return tuple(ReadResource(one, one.kind.fact in REQUIRED) for one in resources(system_namespace))
+def of_home(system_namespace: str, *, roots: bool = False) -> tuple[ReadResource, ...]:
+    """What is read of home, without the Secrets that register clusters; with ``roots`` the certificates that its
+    namespaces trust as well.
+    """
+    kinds = [kind for kind in KINDS if roots or kind.fact != ROOTS]
+    return tuple(ReadResource(one, one.kind.fact in REQUIRED) for one in resources(system_namespace, kinds))
 
 
 def registrations(system_namespace: str) -> ReadResource:
@@ -211,7 +217,8 @@ def _last_heard(cluster: str, kinds: list[str], metrics: WatchMetrics) -> Callab
 class Reader:
     """Makes the watches of a process: what of home, what of a remote, and where it goes.
 
-    Of remotes ServiceEntries and WorkloadEntries are read as well with ``remote_entries``.
+    Of remotes ServiceEntries and WorkloadEntries are read as well with ``remote_entries``, of home the certificates
+    that its namespaces trust with ``roots``.
     A remote is waited for so many seconds (``patience``) from when it is made; ``turns`` is how many of them read
     everything at a time; ``selections`` tell which namespaces are read (None: all), ``limits`` what one
     cluster may have. ``chance`` gives numbers from 0 to 1; ``clock`` and ``wall`` are the time in seconds, one that
@@ -234,9 +241,11 @@ class Reader:
         turns: int = 4,
         limits: Limits | None = None,
         remote_entries: bool = False,
+        roots: bool = False,
     ) -> None:
         self._facts = facts
         self._remote_entries = remote_entries
+        self._roots = roots
         self._system_namespace = system_namespace
         self._patience = patience
         self._selections = selections
@@ -254,7 +263,8 @@ class Reader:
         self, cluster: str, secrets: Sink, identified: Callable[[Credential, str], None]
     ) -> ClusterWatch[Credential, ReadResource]:
         """The watch of home; ``secrets`` takes those that register clusters."""
-        kinds: list[tuple[ReadResource, Sink]] = [(kind, self._facts) for kind in of_home(self._system_namespace)]
+        read = of_home(self._system_namespace, roots=self._roots)
+        kinds: list[tuple[ReadResource, Sink]] = [(kind, self._facts) for kind in read]
         kinds.append((registrations(self._system_namespace), secrets))
         return self._watch(cluster, kinds, identified, home=True)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from watchers.facts import mesh_config, secrets
+from watchers.facts import secrets
 from watchers.facts.kinds import KINDS, Kind
 
 
@@ -64,7 +64,9 @@ def resources(system_namespace: str, kinds: Iterable[Kind] = KINDS) -> tuple[Res
 
 def _resource(kind: Kind, system_namespace: str) -> Resource:
     if kind.fact == "MeshConfig":
-        return Resource(kind, namespace=system_namespace, field_selector=f"metadata.name={mesh_config.NAME}")
+        return Resource(kind, namespace=system_namespace, field_selector=f"metadata.name={kind.called}")
+    if kind.called:
+        return Resource(kind, field_selector=f"metadata.name={kind.called}")
     if kind.fact == "TLSSecret":
         return Resource(kind, field_selector=f"type={secrets.TLS_TYPE}")
     return Resource(kind)

@@ -27,7 +27,7 @@ def granted(kind: str) -> set[tuple[str, str, str]]:
 
 def test_everything_that_is_read_of_home_is_in_its_roles_but_credentials_of_other_namespaces() -> None:
     everywhere, in_system = granted("ClusterRole"), granted("Role")
-    for one in (*of_home(SYSTEM), registrations(SYSTEM)):
+    for one in (*of_home(SYSTEM, roots=True), registrations(SYSTEM)):
         base, _, plural = one.resource.paths[0].replace(f"/namespaces/{SYSTEM}", "").rpartition("/")
         *_, group, _ = base.split("/")
         allowed = everywhere | (in_system if one.resource.namespace else set())
@@ -35,13 +35,21 @@ def test_everything_that_is_read_of_home_is_in_its_roles_but_credentials_of_othe
         assert wanted <= allowed or one.fact == "TLSSecret", one.fact
 
 
+def test_of_config_maps_outside_the_system_namespace_only_those_of_root_certificates_are_read_and_written() -> None:
+    roles = [one for one in yaml.safe_load_all(ROLE.read_text()) if one["kind"] == "ClusterRole"]
+    rules = [rule for role in roles for rule in role["rules"] if "configmaps" in rule["resources"]]
+    assert [rule["resourceNames"] for rule in rules] == [["istio-ca-root-cert"]]
+
+
 def test_credentials_are_read_in_the_system_namespace_alone() -> None:
     assert not any(resource == "secrets" for _, resource, _ in granted("ClusterRole"))
 
 
-def test_what_is_written_is_statuses_imports_registrations_the_authority_and_the_lease() -> None:
+def test_what_is_written_is_statuses_imports_roots_registrations_the_authority_and_the_lease() -> None:
     written = {one for one in granted("ClusterRole") | granted("Role") if one[2] not in READ}
     assert written == {
+        ("", "configmaps", "create"),
+        ("", "configmaps", "patch"),
         ("", "secrets", "create"),
         ("", "secrets", "patch"),
         ("", "services/status", "patch"),

@@ -221,3 +221,30 @@ def test_a_mark_of_the_byte_order_does_no_harm(form: str) -> None:
 def test_objects_are_named_as_people_name_them() -> None:
     assert subject(("west", "Pod", "shop", "a")) == "Pod shop/a"
     assert subject(("west", "Node", "", "n")) == "Node n"
+
+
+@pytest.mark.parametrize("form", ["yaml", "json"])
+@pytest.mark.parametrize("typed", [True, False])
+def test_config_maps_are_told_apart_by_their_names(form: str, *, typed: bool) -> None:
+    other = manifests.root_certificates("shop", "PEM")
+    other["metadata"] = {**other["metadata"], "name": "other"}
+    nameless = {**other, "metadata": {}}
+    maps = [manifests.mesh_config_map(), manifests.root_certificates("shop", "PEM"), other, nameless]
+    document: Any = manifests.object_list(*maps)
+    if typed:
+        bare = [{key: value for key, value in one.items() if key not in ("apiVersion", "kind")} for one in maps]
+        document = {"apiVersion": "v1", "kind": "ConfigMapList", "items": bare}
+    found = read(manifests.manifest_text(document, form=form), f"a.{form}")
+    assert names(found) == [("MeshConfig", "istio"), ("RootCertificates", "istio-ca-root-cert")]
+    assert found.flaws == 1
+    assert found.flaw is not None
+    assert found.flaw.cause == "ConfigMap without a name: metadata.name is missing"
+
+
+@pytest.mark.parametrize("form", ["yaml", "json"])
+def test_an_unusable_config_map_spoils_the_fact_of_its_name_alone(form: str) -> None:
+    broken = {**manifests.root_certificates("shop", "PEM"), "data": {"root-cert.pem": 5}}
+    both = manifests.object_list(broken, manifests.mesh_config_map())
+    found = read(manifests.manifest_text(both, form=form), f"a.{form}")
+    assert names(found) == [("MeshConfig", "istio")]
+    assert found.invalid == {("west", "RootCertificates", "shop", "istio-ca-root-cert")}

@@ -13,7 +13,7 @@ from tests.kit.kube_api import Refuse
 from tests.unit.watchers.test_applier import running
 from watchers.facts.conditions import Condition
 from watchers.facts.multicluster import ImportPort, ImportSpec
-from watchers.owned_objects import ImportedService, Removal
+from watchers.owned_objects import DistributedRoots, ImportedService, Removal
 from watchers.writes import ServiceImportStatus, Write, WriteKey, request
 
 KEY: WriteKey = ("home", "ServiceImport", "shop", "cart", "object")
@@ -123,3 +123,29 @@ async def test_a_namespace_that_is_being_deleted_holds_up_no_other_and_is_tried_
         assert world.outcomes() == {"gone": 1, "done": 1}
         await asyncio.sleep(5)
         assert world.cluster.store.get("ServiceImport", ("shop", "cart")) is not None
+
+
+# Root certificates.
+
+
+ROOTS_KEY: WriteKey = ("home", "ConfigMap", "shop", "istio-ca-root-cert", "object")
+
+
+def test_roots_are_applied_with_istios_label_and_nothing_else() -> None:
+    asked = request(ROOTS_KEY, DistributedRoots("PEM"), "")
+    assert asked.path == "/api/v1/namespaces/shop/configmaps/istio-ca-root-cert"
+    assert msgspec.json.decode(asked.body) == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": "istio-ca-root-cert",
+            "namespace": "shop",
+            "labels": {"istio.io/config": "true"},
+        },
+        "data": {"root-cert.pem": "PEM"},
+    }
+
+
+def test_roots_are_forced_upon_nobody_but_where_that_is_said() -> None:
+    assert "force" not in request(ROOTS_KEY, DistributedRoots("PEM"), "").query
+    assert request(ROOTS_KEY, DistributedRoots("PEM", force=True), "").query["force"] == "true"

@@ -15,11 +15,11 @@ from watchers.facts.kinds import KINDS, Kind
 from watchers.kubernetes.events import EventReader, Refusal, refusal
 from watchers.kubernetes.lines import Lines
 
-BY_NAME = {kind.name: kind for kind in KINDS}
+BY_FACT = {kind.fact: kind for kind in KINDS}
 
 
 def reader(kind: str = "Namespace") -> EventReader:
-    return EventReader(BY_NAME[kind], "west", "istio-system")
+    return EventReader(BY_FACT[kind], "west", "istio-system")
 
 
 def named(name: str, version: str = "1", **metadata: Any) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def test_an_object_that_cannot_be_used_can_be_deleted() -> None:
 
 
 def test_what_is_no_longer_selected_is_gone() -> None:
-    events = reader("ConfigMap").read([line("MODIFIED", named("istio", "3", namespace="elsewhere"))])
+    events = reader("MeshConfig").read([line("MODIFIED", named("istio", "3", namespace="elsewhere"))])
     assert events.changes == {("west", "MeshConfig", "elsewhere", "istio"): None}
 
 
@@ -156,14 +156,14 @@ def test_empty_lines_are_nothing() -> None:
 def test_a_pod_of_a_watch_is_the_pod_of_a_list() -> None:
     pod = {**named("cart-1", namespace="shop"), "status": {"podIP": "10.0.0.1", "phase": "Running"}}
     events = reader("Pod").read([line("ADDED", pod)])
-    page = BY_NAME["Pod"].decode_page(json.dumps({"items": [pod], "metadata": {}}).encode(), "west", "istio-system")
+    page = BY_FACT["Pod"].decode_page(json.dumps({"items": [pod], "metadata": {}}).encode(), "west", "istio-system")
     assert dict(page.facts) == events.changes
     assert isinstance(page.facts[0][1], Pod)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.fact)
 def test_every_kind_can_be_deleted_by_its_name(kind: Kind) -> None:
-    events = reader(kind.name).read([line("DELETED", named("istio", namespace="shop"))])
+    events = reader(kind.fact).read([line("DELETED", named("istio", namespace="shop"))])
     place = "shop" if kind.namespaced else ""
     assert events.changes == {("west", kind.fact, place, "istio"): None}
 
@@ -177,14 +177,14 @@ EVENTS = st.builds(line, st.sampled_from(("ADDED", "DELETED", "BOOKMARK", "ERROR
 @given(st.lists(st.binary(max_size=60) | EVENTS, max_size=4))
 @settings(max_examples=100, deadline=None)
 def test_no_line_makes_the_reader_fail(lines: list[bytes]) -> None:
-    for kind in ("Namespace", "Pod", "Secret"):
+    for kind in ("Namespace", "Pod", "TLSSecret", "RootCertificates"):
         reader(kind).read(lines)
 
 
 def test_an_overlong_object_is_put_aside_by_its_name_and_the_next_is_read() -> None:
     long = line("MODIFIED", named("b", "4", annotations={"x": "y" * 300}))
     lines = Lines(200).feed(b"\n".join((line("ADDED", named("a", "3")), long, line("ADDED", named("c", "5")), b"")))
-    events = EventReader(BY_NAME["Namespace"], "west", "istio-system", most_bytes=200).read(lines, "2")
+    events = EventReader(BY_FACT["Namespace"], "west", "istio-system", most_bytes=200).read(lines, "2")
     assert sorted(events.changes) == [key("a"), key("c")]
     assert str(events.invalid[key("b")]) == "Namespace b: is larger than 200 bytes"
     assert (events.objects, events.resource_version, events.garbage) == (3, "5", False)
@@ -240,7 +240,7 @@ def test_a_version_too_large_is_recognised_by_cause_and_by_message() -> None:
 
 
 def selective(*namespaces: str) -> EventReader:
-    kind = BY_NAME["Pod"].apart()
+    kind = BY_FACT["Pod"].apart()
     kind.namespaces = frozenset(namespaces)
     return EventReader(kind, "west", "istio-system", most_bytes=4096)
 

@@ -13,6 +13,7 @@ SERVED = {
     "Pod": "/api/v1/pods",
     "Service": "/api/v1/services",
     "MeshConfig": "/api/v1/namespaces/istio-system/configmaps",
+    "RootCertificates": "/api/v1/configmaps",
     "TLSSecret": "/api/v1/secrets",
     "EndpointSlice": "/apis/discovery.k8s.io/v1/endpointslices",
     "Gateway": "/apis/gateway.networking.k8s.io/v1/gateways",
