@@ -14,6 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.fuzz.requests import hostile_requests
+from tests.fuzz.signed import KEYS
 from tests.kit.certificates import ORDERS, signing_request
 from tests.kit.fuzzing import fuzz
 from tests.kit.grpc_server import Server, workload
@@ -33,8 +34,8 @@ METHODS = {
     "/istio.v1.auth.IstioCertificateService/CreateCertificate": damaged_message(
         st.just(
             protos.istio.v1.auth.IstioCertificateRequest(
-                csr=signing_request(ORDERS), validity_duration=60
-            ).SerializeToString()
+                csr=signing_request(ORDERS, key=KEYS[0]), validity_duration=60
+            ).SerializeToString(deterministic=True)
         )
     ),
     "/grpc.health.v1.Health/Check": st.binary(max_size=40),

@@ -74,7 +74,7 @@ def nodes(draw: Any) -> bytes:
         struct.update({key: draw(values)})
     made = node(draw(st.sampled_from(["", "x", "~~~", "a~b~c~d", "a~b~c.d.e~f", "~" * 2000]) | st.text(max_size=20)))
     made.metadata.CopyFrom(struct)
-    data: bytes = made.SerializeToString()
+    data: bytes = made.SerializeToString(deterministic=True)
     return data
 
 

@@ -65,7 +65,7 @@ def fuzz(check: Callable[..., object], *inputs: st.SearchStrategy[Any], share: f
 
 def bounded(call: Callable[[], T], size: int = 0) -> T:
     """The outcome of ``call``, which reads an input of ``size`` bytes; fails if it takes more CPU than it may."""
-    most = MOST_SECONDS * (1 + (size >> 20))
+    most = MOST_SECONDS * max(1, -(-size >> 20))
     spent: list[float] = []
     while True:
         begun = time.thread_time()

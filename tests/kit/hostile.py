@@ -241,7 +241,7 @@ def elements_of(data: bytes) -> list[Element] | None:
     return elements
 
 
-_OIDS = [
+OIDS = [
     bytes.fromhex(text)
     for text in (
         "551d11",  # subjectAltName
@@ -265,6 +265,8 @@ _OIDS = [
         "2a864886f70d010907",  # challengePassword
     )
 ]
+"""Object identifiers that readers of certificates and requests know."""
+
 _TAGS = st.sampled_from(
     [0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x0A, 0x0C, 0x13, 0x14, 0x16, 0x17, 0x18, 0x1C, 0x1E, 0x30, 0x31]
     + [0x80, 0x81, 0x82, 0x84, 0x86, 0x87, 0x88, 0xA0, 0xA1, 0xA3, 0xA4, 0xBF, 0xFF]
@@ -303,7 +305,7 @@ def _damage_der(draw: Draw, data: bytes, depth: int) -> bytes:
         case 3:
             made = der(tag, draw(st.sampled_from(TEXTS) | st.binary(max_size=40)))
         case 4:
-            made = der(0x06, draw(st.sampled_from(_OIDS)))
+            made = der(0x06, draw(st.sampled_from(OIDS)))
         case 5:
             made = der(0x02, draw(st.sampled_from([b"", b"\0", b"\1", b"\x80", b"\xff" * 40, b"\x7f" + b"\xff" * 3000])))
         case 6:
