@@ -59,8 +59,9 @@ def hostile(server: str, ca: bytes) -> dict[str, bytes]:
 
 def installation() -> Iterable[str]:
     """Where Python's own modules and all packages are, and the product in a checkout."""
-    yield from (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    yield sys.prefix if sys.prefix != sys.base_prefix else sysconfig.get_path("stdlib")
+    yield from (str(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    if sys.prefix != sys.base_prefix:
+        yield sys.prefix
     yield from (str(REPOSITORY / package) for package in ("aggregator", "watchers", "xds"))
 
 
@@ -79,13 +80,13 @@ LIBRARIES = {"None", "libc.so.6"}
 
 def stray(found: Sequence[tuple[str, str]], given: Iterable[Path]) -> list[tuple[str, str]]:
     """What was touched and is neither of the installation, nor on the lists above, nor given."""
-    folders = [os.path.realpath(folder) for folder in (*installation(), *given)]
-    folders += [*installation(), *map(str, given)]
+    named = [*installation(), *map(str, given)]
+    folders = {*named, *map(os.path.realpath, named)}
     left = []
     for event, what in dict.fromkeys(found):
         if event in STARTS or event.startswith("socket.") or event == "ctypes.dlopen":
             continue
-        path = os.path.abspath(what or ".")
+        path = os.path.normpath(REPOSITORY / what)
         if path in ALLOWED or any(path == folder or path.startswith(f"{folder}/") for folder in folders):
             continue
         left.append((event, what))

@@ -52,8 +52,7 @@ _SEQUENCE = 0x30
 def _extended(draw: Any, sound: st.SearchStrategy[tuple[x509.Certificate, Key]]) -> bytes:
     """A certificate in proper form, with extensions that are given twice, mean something else or nothing."""
     certificate, key = draw(sound)
-    ((_, inner),) = elements_of(certificate.tbs_certificate_bytes) or ()
-    parts = elements_of(inner) or []
+    parts = _entries(certificate.tbs_certificate_bytes)
     own = [der(*one) for tag, content in parts if tag == _EXTENSIONS for one in _entries(content)]
     values = st.sampled_from([b"", b"\x30\x00", b"\x05\x00", b"\x04\x02ab", b"\x30\x03\x01\x01\xff"]) | damaged_der(
         st.sampled_from([_value_of(one) for one in own])
@@ -71,8 +70,10 @@ def _extended(draw: Any, sound: st.SearchStrategy[tuple[x509.Certificate, Key]])
 
 def _entries(content: bytes) -> list[tuple[int, bytes]]:
     """The elements of the one element there is."""
-    ((_, inner),) = elements_of(content) or ()
-    return elements_of(inner) or []
+    outer = elements_of(content)
+    inner = elements_of(outer[0][1]) if outer else None
+    assert inner is not None
+    return inner
 
 
 def _value_of(extension: bytes) -> bytes:

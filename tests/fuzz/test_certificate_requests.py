@@ -185,7 +185,8 @@ def test_a_certificate_has_exactly_the_name_its_bearer_is_entitled_to(service: S
         check_leaf(chain[0], named)
         assert chain[-1] == service.authority.root_certificates
 
-    fuzz(one, messages | damaged_message(messages) | st.binary(max_size=100), st.sampled_from([ORDERS, ZTUNNEL]), share=0.5)
+    hostile = messages | damaged_message(messages) | st.binary(max_size=100)
+    fuzz(one, hostile, st.sampled_from([ORDERS, ZTUNNEL]), share=0.5)
 
 
 @pytest.mark.parametrize("text", [text.decode("utf-8", "replace") for text in TEXTS])
@@ -195,7 +196,12 @@ def test_any_text_in_a_block_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    [rsa_key(5420), rsa_key(3482, 65539), ed25519.Ed25519PrivateKey.generate(), ec.generate_private_key(ec.SECP521R1())],
+    [
+        rsa_key(5420),
+        rsa_key(3482, 65539),
+        ed25519.Ed25519PrivateKey.generate(),
+        ec.generate_private_key(ec.SECP521R1()),
+    ],
     ids=["RSA too long", "RSA of another exponent", "Ed25519", "P-521"],
 )
 def test_odd_keys_are_refused(key: Any) -> None:

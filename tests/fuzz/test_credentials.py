@@ -27,8 +27,22 @@ pytestmark = pytest.mark.slow
 
 TOKEN = "ztunnel-token"
 TEXTS = st.text(max_size=40) | st.sampled_from(
-    ["", " ", "Bearer", f"Bearer {TOKEN}", f"bearer\t{TOKEN}", f"BEARER   {TOKEN} ", "Bearer \ud800", "Bearer \0"]
-    + ["Bearer " + "x" * 20_000, f"Basic {TOKEN}", f"Bearer {TOKEN},Bearer x", "Bearer ä", "west", "x" * 300]
+    [
+        "",
+        " ",
+        "Bearer",
+        f"Bearer {TOKEN}",
+        f"bearer\t{TOKEN}",
+        f"BEARER   {TOKEN} ",
+        "Bearer \ud800",
+        "Bearer \0",
+        "Bearer " + "x" * 20_000,
+        f"Basic {TOKEN}",
+        f"Bearer {TOKEN},Bearer x",
+        "Bearer ä",
+        "west",
+        "x" * 300,
+    ]
 )
 METADATA = st.lists(
     st.tuples(st.sampled_from(["authorization", "clusterid", "authorization-bin", "", "te"]), TEXTS | st.binary()),
@@ -108,8 +122,16 @@ SOUND: Mapping[str, Any] = {
         },
     },
 }
-_ODD_NAMES = ["system:serviceaccount::", "system:serviceaccount:a:b:c", "system:serviceaccount:../x:y", "system:node:n1"]
-_ODD_NAMES += ["system:serviceaccount:a\0:b", "system:serviceaccount:a:b/../c", "system:serviceaccount:A:B", "SYSTEM:x"]
+_ODD_NAMES = [
+    "system:serviceaccount::",
+    "system:serviceaccount:a:b:c",
+    "system:serviceaccount:../x:y",
+    "system:serviceaccount:a\0:b",
+    "system:serviceaccount:a:b/../c",
+    "system:serviceaccount:A:B",
+    "system:node:n1",
+    "SYSTEM:x",
+]
 
 
 class Answers:
@@ -142,7 +164,7 @@ def test_any_answer_to_a_review_is_an_account_of_proper_names_or_nothing(runner:
 
     def one(reply: Reply | None) -> None:
         answers.reply = reply
-        reviewing = TokenReviews(answers, wall=lambda: 1_000_000.0)  # type: ignore[arg-type]
+        reviewing = TokenReviews(answers, wall=lambda: 1_000_000.0)
 
         async def ask() -> Account | None:
             return await reviewing.review(f"{TOKEN}-{next(numbers)}")

@@ -121,9 +121,9 @@ def test_any_page_is_read_without_what_is_wrong_in_it_or_refused() -> None:
             return
         for found in page.facts:
             check(found, kind)
-        for error in page.invalid:
-            assert str(error) and error.cure
-            assert error.subject
+        for invalid in page.invalid:
+            assert str(invalid) and invalid.cure
+            assert invalid.subject
 
     fuzz(one, pages(), share=0.3)
 

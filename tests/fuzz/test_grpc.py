@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -83,9 +83,12 @@ class Attacked:
         runner.get_loop().set_exception_handler(lambda _, context: self.faults.append(context))
         self.changes = 0
         self._life = self._lived()
-        runner.run(anext(self._life))
+        runner.run(self._begin())
 
-    async def _lived(self) -> AsyncIterator[None]:
+    async def _begin(self) -> None:
+        await anext(self._life)
+
+    async def _lived(self) -> AsyncGenerator[None, None]:
         async with Server(limits=Limits(first_request=0.5)) as self.server, self._honest(), self._channel():
             yield
 
@@ -158,7 +161,7 @@ class Attacked:
         self.server.content.proxies.clear()
 
     async def end(self) -> None:
-        await self._life.aclose()  # type: ignore[attr-defined]
+        await self._life.aclose()
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def test_any_later_request_is_read_or_refused(variant: Variant) -> None:
 
 
 MEGABYTE = 1 << 20
-MESSAGES = {"delta": discovery.DeltaDiscoveryRequest, "sotw": discovery.DiscoveryRequest}
+MESSAGES: Mapping[Variant, Any] = {"delta": discovery.DeltaDiscoveryRequest, "sotw": discovery.DiscoveryRequest}
 
 
 def request(variant: Variant, field: str, value: bytes) -> bytes:
