@@ -272,6 +272,9 @@ async def test_a_stream_that_ends_while_its_first_response_goes_out_ends_with_it
             call = channel.stream_stream(method)(metadata=(("authorization", "Bearer ztunnel-token"),), timeout=5)
             for data in requests:
                 await call.write(data)
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                while await call.read() is not grpc.aio.EOF:
+                    pass
             assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
