@@ -84,7 +84,7 @@ class _Open:
 
 def documents(text: str, max_nodes: int = MAX_NODES) -> Iterator[Document]:
     """The documents of a text, one by one; raises UnreadableText, possibly after having yielded some."""
-    reader = _Reader(max_nodes)
+    reader = _Reader(max_nodes, text.count("\n") + 1)
     try:
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             document = reader.take(event)
@@ -100,6 +100,12 @@ def line_of(text: str, document: int, path: Sequence[str | int], line_in_value: 
     ``document`` counts from 0. ``line_in_value`` (from 1) moves on into a literal block (``|``). Reads the text once
     more instead of keeping lines of everything: errors are rare. Never raises for what is in the text.
     """
+    # What is missing at the end libyaml sees one line later.
+    return min(_line_of(text, document, path, line_in_value), text.count("\n") + 1)
+
+
+def _line_of(text: str, document: int, path: Sequence[str | int], line_in_value: int) -> int:
+    """The line as libyaml counts."""
     line = 1
     place: list[_Place] = []
     current = -1
@@ -157,7 +163,8 @@ class _Place:
 class _Reader:
     """Builds the values of documents from events, in the order they come."""
 
-    def __init__(self, max_nodes: int) -> None:
+    def __init__(self, max_nodes: int, lines: int) -> None:
+        self._lines = lines
         self._room = max_nodes
         self._max_nodes = max_nodes
         self._open: list[_Open] = []
@@ -183,7 +190,8 @@ class _Reader:
             self._root = None
             self._item_lines = []
         elif isinstance(event, DocumentEndEvent):
-            return Document(self._root, self._line, self._item_lines)
+            # What is missing at the end libyaml sees one line later.
+            return Document(self._root, min(self._line, self._lines), self._item_lines)
         return None
 
     def _count(self, nodes: int, event: Event) -> None:

@@ -12,8 +12,8 @@ import os
 from collections.abc import Callable, Iterable
 from weakref import WeakKeyDictionary
 
-from asyncinotify import Event, Inotify, Mask
-from asyncinotify import Watch as Place
+from watchers.inotify import Event, Inotify, Mask
+from watchers.inotify import Watch as Place
 
 Heard = Callable[[str | None], None]
 """Takes the path that changed, as its directory was named; None if any may have, since there was too much to tell."""

@@ -28,6 +28,10 @@ from watchers.facts.secrets import NamedSecret, TLSSecret
 LEAST_RSA_BITS: Final = 2048
 """Envoy refuses shorter RSA keys, and curves other than these."""
 _CURVES: Final = ("secp256r1", "secp384r1", "secp521r1")
+MOST_RSA_BITS: Final = 16_384
+"""Longer ones no TLS library takes; and whoever can write a Secret must not choose how long arithmetic takes."""
+MOST_KEY_BYTES: Final = 64 * 1024
+"""The longest key that is served has some 13 KB."""
 _MOST_CERTIFICATES: Final = 16
 ATTACKS_ON_PARSERS = (
     ValueError,
@@ -127,6 +131,8 @@ def certificate(secret: TLSSecret | NamedSecret) -> Certificate:
         raise InvalidPair(
             f"{crt_entry} holds {len(chain)} certificates, and more than {_MOST_CERTIFICATES} are no chain"
         )
+    if len(secret.key) > MOST_KEY_BYTES:
+        raise InvalidPair(f"{key_entry} is longer than {MOST_KEY_BYTES:,} bytes: put nothing but the key there")
     try:
         # RSA keys are not proven to be made of primes, which takes 45 ms of each.
         key = load_pem_private_key(secret.key, password=None, unsafe_skip_rsa_key_validation=True)
@@ -135,6 +141,8 @@ def certificate(secret: TLSSecret | NamedSecret) -> Certificate:
     if isinstance(key, rsa.RSAPrivateKey):
         if key.key_size < LEAST_RSA_BITS:
             raise InvalidPair(f"the key is RSA of {key.key_size} bits, and {LEAST_RSA_BITS} are the least")
+        if key.key_size > MOST_RSA_BITS:
+            raise InvalidPair(f"the key is RSA of {key.key_size} bits, and {MOST_RSA_BITS} are the most")
         if not _consistent(key):
             raise InvalidPair("the numbers of the RSA key do not belong together")
     elif isinstance(key, ec.EllipticCurvePrivateKey):
@@ -187,6 +195,10 @@ def _consistent(key: rsa.RSAPrivateKey) -> bool:
     """What can be told of an RSA key by arithmetic alone; Envoy's library checks the same."""
     own = key.private_numbers()
     p, q, d, public = own.p, own.q, own.d, own.public_numbers
+    # Whoever wrote them chose each by itself: how long it is, and whether it can be divided by.
+    longest = max(p, q, d, own.dmp1, own.dmq1, own.iqmp, public.e)
+    if longest.bit_length() > public.n.bit_length() or p <= 1 or q <= 1:
+        return False
     return (
         p * q == public.n
         and own.dmp1 == d % (p - 1)

@@ -274,10 +274,10 @@ async def test_a_stream_that_ends_while_its_first_response_goes_out_ends_with_it
             call = channel.stream_stream(method)(metadata=(("authorization", "Bearer ztunnel-token"),), timeout=5)
             for data in requests:
                 await call.write(data)
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
+            with contextlib.suppress(grpc.aio.AioRpcError):
                 while await call.read() is not grpc.aio.EOF:
                     pass
-            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_a_client_that_says_no_more_ends_its_stream_with_ok(server: Server) -> None:

@@ -71,7 +71,7 @@ def requests(variant: Variant, *, first: bool) -> st.SearchStrategy[bytes]:
             request.error_detail.details.add(type_url="type.googleapis.com/x", value=b"\xff\xff")
         if first:
             request.node.CopyFrom(node())
-        data: bytes = request.SerializeToString()
+        data: bytes = request.SerializeToString(deterministic=True)
         return data
 
     errors = st.none() | st.sampled_from(["", "a: bad; b: worse", ": ", "; ; a", "a:" * 500])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -49,6 +50,20 @@ def private_pem(key: Key, password: bytes | None = None) -> bytes:
 def pem(*certificates: x509.Certificate) -> bytes:
     """The texts of certificates, one after the other."""
     return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)
+
+
+VERSION_7 = b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x06"
+SAME_EXTENSION_TWICE = b"\x06\x03\x55\x1d\x0e", b"\x06\x03\x55\x1d\x13"
+"""What to write for what in the DER of an Issuer's certificate, to have it malformed in ways that are found late."""
+
+
+def malformed(certificate: x509.Certificate, fault: tuple[bytes, bytes]) -> bytes:
+    """The text of a certificate with one of these faults."""
+    before, after = fault
+    data = certificate.public_bytes(Encoding.DER)
+    assert data.count(before) == 1
+    text = b64encode(data.replace(before, after))
+    return b"-----BEGIN CERTIFICATE-----\n" + text + b"\n-----END CERTIFICATE-----\n"
 
 
 class Issuer:
@@ -146,4 +161,5 @@ def signing_request(
     for extension in extensions:
         builder = builder.add_extension(extension, critical=True)
     algorithm = None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256()
-    return builder.sign(key, algorithm).public_bytes(Encoding.PEM).decode()
+    deterministic = True if isinstance(key, ec.EllipticCurvePrivateKey) else None
+    return builder.sign(key, algorithm, ecdsa_deterministic=deterministic).public_bytes(Encoding.PEM).decode()

@@ -142,10 +142,8 @@ def _stray_field(draw: Draw) -> bytes:
         case 3:
             return field_bytes(number, FIXED32, draw(st.binary(max_size=5)))
         case 4:
-            depth = draw(st.sampled_from([1, 99, 101, 5000]))
-            return varint(number << 3 | GROUP) * depth + varint(number << 3 | END_GROUP) * draw(
-                st.sampled_from([0, depth])
-            )
+            depth, closed = int(draw(st.sampled_from([1, 99, 101, 5000]))), draw(st.booleans())
+            return varint(number << 3 | GROUP) * depth + varint(number << 3 | END_GROUP) * (depth if closed else 0)
         case _:
             return varint(number << 3 | draw(st.sampled_from([END_GROUP, 6, 7])))
 
@@ -169,7 +167,8 @@ def damaged_message(draw: Draw, seeds: st.SearchStrategy[bytes]) -> bytes:
 def _damage_message(draw: Draw, data: bytes, depth: int) -> bytes:
     fields = fields_of(data)
     if not fields:
-        return draw(_stray_field())
+        stray: bytes = draw(_stray_field())
+        return stray
     chosen = draw(st.integers(0, len(fields) - 1))
     number, wire, value = fields[chosen]
     before = b"".join(field_bytes(*field) for field in fields[:chosen])
@@ -241,7 +240,7 @@ def elements_of(data: bytes) -> list[Element] | None:
     return elements
 
 
-_OIDS = [
+OIDS = [
     bytes.fromhex(text)
     for text in (
         "551d11",  # subjectAltName
@@ -265,9 +264,10 @@ _OIDS = [
         "2a864886f70d010907",  # challengePassword
     )
 ]
+"""Object identifiers that readers of certificates and requests know."""
+
 _TAGS = st.sampled_from(
-    [0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x0A, 0x0C, 0x13, 0x14, 0x16, 0x17, 0x18, 0x1C, 0x1E, 0x30, 0x31]
-    + [0x80, 0x81, 0x82, 0x84, 0x86, 0x87, 0x88, 0xA0, 0xA1, 0xA3, 0xA4, 0xBF, 0xFF]
+    tuple(bytes.fromhex("01020304 05060a0c 13141617 181c1e30 31808182 84868788 a0a1a3a4 bfff"))
 )
 
 
@@ -283,7 +283,8 @@ def damaged_der(draw: Draw, seeds: st.SearchStrategy[bytes]) -> bytes:
 def _damage_der(draw: Draw, data: bytes, depth: int) -> bytes:
     elements = elements_of(data)
     if not elements:
-        return draw(st.binary(max_size=30))
+        anything: bytes = draw(st.binary(max_size=30))
+        return anything
     chosen = draw(st.integers(0, len(elements) - 1))
     tag, content = elements[chosen]
     before = b"".join(der(*element) for element in elements[:chosen])
@@ -303,9 +304,9 @@ def _damage_der(draw: Draw, data: bytes, depth: int) -> bytes:
         case 3:
             made = der(tag, draw(st.sampled_from(TEXTS) | st.binary(max_size=40)))
         case 4:
-            made = der(0x06, draw(st.sampled_from(_OIDS)))
+            made = der(0x06, draw(st.sampled_from(OIDS)))
         case 5:
-            made = der(0x02, draw(st.sampled_from([b"", b"\0", b"\1", b"\x80", b"\xff" * 40, b"\x7f" + b"\xff" * 3000])))
+            made = der(0x02, draw(st.sampled_from([b"", b"\0", b"\1", b"\x80", b"\xff" * 40, b"\x7f" * 3000])))
         case 6:
             made = bytes((tag,)) + draw(st.sampled_from([b"\x80", b"\x84\xff\xff\xff\xff", b"\x82\x00\x01"])) + content
         case 7:

@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
+AUDITED = Path(__file__).with_name("audited.py")
 ANY_PORT = "127.0.0.1:0"
 
 _LISTENING = re.compile(r' info  listening name=(?P<quote>"?)(?P<name>[a-z ]+)(?P=quote) host=\S+ port=(?P<port>\d+)$')
@@ -130,19 +131,22 @@ class Isthmus:
 
 @asynccontextmanager
 async def running(
-    *arguments: str | Path, environ: Mapping[str, str] | None = None, hash_seed: int | None = None
+    *arguments: str | Path,
+    environ: Mapping[str, str] | None = None,
+    hash_seed: int | None = None,
+    audit: Path | None = None,
 ) -> AsyncIterator[Isthmus]:
     """A process of `isthmus` with these arguments, for as long as the context lasts.
 
     Of the environment of the tests it sees only what Python needs, and `environ`; `hash_seed` fixes the order of its
-    sets.
+    sets. With `audit` everything it opens and starts goes to that file (`tests.kit.audited`).
     """
     variables = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     if hash_seed is not None:
         variables["PYTHONHASHSEED"] = str(hash_seed)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-W", "error", "-m", "aggregator.cli.main", *map(str, arguments)),
+        *("-W", "error", *([AUDITED, audit] if audit else ["-m"]), "aggregator.cli.main", *map(str, arguments)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=PIPE,
         stderr=PIPE,

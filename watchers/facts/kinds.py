@@ -38,6 +38,8 @@ Keyed = tuple[ObjectKey, Fact]
 
 _ANY = msgspec.json.Decoder(Any)
 _NOT_JSON = "correct the JSON"
+_LONGEST_NAME = 253
+_SHOWN = 40
 
 
 class PageMeta(msgspec.Struct, gc=False):
@@ -161,10 +163,18 @@ class Kind:
     def decode_json(self, data: bytes | msgspec.Raw, cluster: str, system_namespace: str) -> Keyed | None:
         """The fact of an object given as JSON; None if the object is not selected."""
         try:
-            keyed = self._fact(_decoded(self._object, data), cluster, system_namespace)
+            try:
+                wire = self._object.decode(data)
+            except msgspec.ValidationError:
+                raise
+            except (msgspec.DecodeError, RecursionError):
+                # Once, for all that follows: it is the costly part.
+                data = repaired(bytes(data))
+                wire = self._object.decode(data)
+            keyed = self._fact(wire, cluster, system_namespace)
         except (msgspec.DecodeError, RecursionError, InvalidObject) as error:
             # Only now are all values built, to say which object and field it is.
-            document = _values(data)
+            document = _values(data) if isinstance(error, msgspec.ValidationError | InvalidObject) else None
             if isinstance(error, InvalidObject):
                 raise self._about(error, document, cluster) from None
             if isinstance(error, msgspec.ValidationError):
@@ -243,6 +253,9 @@ class Kind:
         place = namespace if isinstance(namespace, str) and namespace else "default"
         if not isinstance(name, str) or not name:
             error.subject = f"{self.name} without a name"
+        elif len(name) > _LONGEST_NAME or len(place) > _LONGEST_NAME:
+            # There is no such object, and nobody is to keep, or to read, a name of a megabyte.
+            error.subject = f"{self.name} {place[:_SHOWN]}.../{name[:_SHOWN]}..."
         elif self.namespaced:
             error.subject = f"{self.name} {place}/{name}"
             error.key = (cluster, self.fact, place, name)

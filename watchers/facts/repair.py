@@ -12,6 +12,8 @@ import re
 DEEPEST = 100
 """Brackets around a value that is kept. No field that is read has more than twenty."""
 
+_HOPELESS = 10_000
+"""No API server stores what is nested deeper: it could not read it either."""
 _BRACKET = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+([\[\]{}])', re.DOTALL)
 
 
@@ -27,6 +29,8 @@ def repaired(data: bytes) -> bytes:
         end = match.end()
         if match[1] in b"[{":
             depth += 1
+            if depth > _HOPELESS:
+                return text
             if depth == DEEPEST + 1:
                 pieces += (text[kept_from : end - 1], b"null")
         else:

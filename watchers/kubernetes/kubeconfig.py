@@ -27,6 +27,9 @@ MOST_BYTES = 1 << 20
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds the credential of its service account."""
 
+MOST_PEM = 256 << 10
+"""No certificates or key are longer: the authorities of the whole web have as much, and to read it takes 50 ms."""
+
 _MOST_VALUES = 20_000
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
 
@@ -309,6 +312,8 @@ def _pem(values: Mapping[str, Any], field: str, place: str) -> str:
     encoded = _text(values, field, place)
     if not encoded:
         return ""
+    if len(encoded) > MOST_PEM:
+        raise InvalidKubeconfig(f"{place}: {field}", f"is longer than {MOST_PEM} bytes", "leave out what is not needed")
     try:
         text = b64decode("".join(encoded.split()), validate=True).decode("ascii")
     except (binascii.Error, ValueError):

@@ -148,7 +148,9 @@ class Session:
     def access(self) -> Access:
         """Where it leads to, and when token and certificates end: the server's as its last handshake showed it."""
         server, url = self._server, self._base
-        host = f"[{url.host}]" if url.host and ":" in url.host else url.host
+        # As it is sent, and not as people would read it: `xn--a` stands for nothing, and reading it raises.
+        name = url.raw_host or ""
+        host = f"[{name}]" if ":" in name else name
         return Access(
             f"{host}:{url.port}",
             token_expiry(self._token),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -33,7 +34,10 @@ _REFUSED = 10.0
 _MOST = 20_000
 _SECONDS = 5.0
 _PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
-_USER = "system:serviceaccount:"
+# A DNS label and a DNS subdomain, as the API server has them: they become parts of a SPIFFE id.
+_USER = re.compile(
+    r"system:serviceaccount:([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?):([a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?)"
+)
 _GROUP = "system:serviceaccounts"
 _POD = "authentication.kubernetes.io/pod-name"
 _POD_UID = "authentication.kubernetes.io/pod-uid"
@@ -163,9 +167,10 @@ class TokenReviews:
         user = status.user
         if not status.authenticated or user is None or not set(status.audiences or ()) & set(self._audiences):
             return None
-        namespace, _, name = user.username.removeprefix(_USER).partition(":")
-        if not user.username.startswith(_USER) or _GROUP not in (user.groups or ()) or not namespace or not name:
+        named = _USER.fullmatch(user.username)
+        if named is None or _GROUP not in (user.groups or ()):
             return None
+        namespace, name = named.groups()
         extra = user.extra or {}
         return Account(
             namespace, name, _first(extra.get(_POD)), _first(extra.get(_NODE)), _first(extra.get(_POD_UID))

@@ -39,6 +39,7 @@ _SPIFFE: Final = re.compile(
 _LINES: Final = Rate(per_second=0.1, burst=5)
 # A projected token is some 1 to 2 KB; whatever is much longer need not be sent to an API server to be refused.
 LONGEST_TOKEN: Final = 16 * 1024
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 
 
 class Identity(msgspec.Struct, frozen=True, gc=False):
@@ -242,6 +243,9 @@ def _credentials(metadata: Iterable[tuple[str, str | bytes]]) -> tuple[str, str]
         raise refusals.unauthenticated("the authorization header is not of the form 'Bearer <service account token>'")
     if len(token) > LONGEST_TOKEN:
         raise refusals.unauthenticated(f"the token is longer than {LONGEST_TOKEN} bytes")
+    if not _TOKEN.fullmatch(token):
+        # It goes on into a request to an API server, which need not be asked.
+        raise refusals.unauthenticated("the token holds characters that no token has: send it as it was issued")
     if len(cluster) > 253:
         raise refusals.unauthenticated("the clusterid header is longer than 253 characters")
     return token, cluster

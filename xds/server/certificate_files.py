@@ -41,6 +41,14 @@ Extension = TypeVar("Extension", bound=x509.ExtensionType)
 
 _CURVES: Final = (ec.SECP256R1, ec.SECP384R1)  # What ztunnel and Envoy verify in their default builds.
 _SHORTEST_RSA_KEY: Final = 2048
+# What cryptography raises for bytes that are no sound certificate.
+_FAULTS_OF_CERTIFICATES: Final = (
+    ValueError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
 
 
 def load_authority(directory: Path, *, now: Callable[[], datetime] = utc_now) -> CertificateAuthority:
@@ -175,9 +183,25 @@ def _read(file: Path) -> bytes:
 
 def _certificates(file: Path, content: bytes) -> list[x509.Certificate]:
     try:
-        return x509.load_pem_x509_certificates(content)
-    except ValueError:
+        certificates = x509.load_pem_x509_certificates(content)
+    except _FAULTS_OF_CERTIFICATES:
         raise CertificateAuthorityError(f"{file}: holds no certificate in PEM; give one") from None
+    for number, certificate in enumerate(certificates, start=1):
+        try:
+            _parse(certificate)
+        except _FAULTS_OF_CERTIFICATES:
+            raise CertificateAuthorityError(
+                f"{file}: certificate {number} is malformed; give it as its issuer made it"
+            ) from None
+    return certificates
+
+
+def _parse(certificate: x509.Certificate) -> None:
+    """Has everything read that cryptography reads late, where it is known which file it is of."""
+    _public(certificate)
+    certificate.subject.rfc4514_string()
+    tuple(certificate.extensions)
+    max(certificate.not_valid_before_utc, certificate.not_valid_after_utc)
 
 
 def _key(file: Path, content: bytes) -> PrivateKey:

@@ -261,3 +261,11 @@ def test_the_line_in_a_broken_text_is_the_last_good_one_on_the_way() -> None:
 
 def test_lines_in_json() -> None:
     assert line_of('{\n\t"a": {\n\t\t"b": 1\n\t}\n}', 0, ("a", "b")) == 3
+
+
+@pytest.mark.parametrize("text", ["---\n ", "---\n", "a: 1\n---\n", "a:\n", "- \n "])
+def test_what_is_missing_at_the_end_is_in_a_line_of_the_text(text: str) -> None:
+    lines = text.count("\n") + 1
+    found = list(documents(text))
+    assert all(1 <= document.line <= lines for document in found)
+    assert all(1 <= line_of(text, number, path) <= lines for number in range(len(found)) for path in ([], ["a"], [0]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from base64 import b64encode
 from datetime import timedelta
 from typing import Any
 
@@ -12,9 +14,10 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509 import ocsp
 
-from aggregator.security.certificates import Certificate, InvalidPair, certificate
+from aggregator.security.certificates import MOST_RSA_BITS, Certificate, InvalidPair, certificate
 from tests.kit import certificates as c
 from tests.kit import manifests as m
+from tests.kit.hostile import der
 from tests.kit.world import World
 from watchers.facts.secrets import NamedSecret, TLSSecret
 
@@ -99,6 +102,46 @@ def test_an_rsa_key_whose_numbers_do_not_belong_together_is_refused() -> None:
     ).private_key(unsafe_skip_rsa_key_validation=True)
     chain, _ = c.host_pair(HOST, key=c.rsa_key(3482))
     assert refused(chain, c.private_pem(wrong)) == "the numbers of the RSA key do not belong together"
+
+
+@pytest.mark.parametrize("bits", [MOST_RSA_BITS + 1, 100_000, 1_000_000])
+@pytest.mark.parametrize("where", ["p and q", "p", "d"])
+def test_an_rsa_key_of_huge_numbers_is_refused_without_calculating(bits: int, where: str) -> None:
+    huge, right = (1 << bits) - 1, c.rsa_key(3482).private_numbers()
+    p, q, d, n = right.p, right.q, right.d, right.public_numbers.n
+    if where == "p and q":
+        p, q, n = huge, huge - 2, huge * (huge - 2)
+    elif where == "p":
+        p = huge
+    else:
+        d = huge
+    chain, _ = c.host_pair(HOST)
+    key = rsa_pem(n, 65537, d, p, q, right.dmp1, right.dmq1, right.iqmp)
+    begun = time.thread_time()
+    assert "RSA" in refused(chain, key) or "longer" in refused(chain, key)
+    assert time.thread_time() - begun < 0.5
+
+
+@pytest.mark.parametrize("one_is", ["p", "q"])
+def test_an_rsa_key_with_a_factor_of_one_is_refused(one_is: str) -> None:
+    right = c.rsa_key(3482).private_numbers()
+    n = right.public_numbers.n
+    p, q = (1, n) if one_is == "p" else (n, 1)
+    key = rsa_pem(n, 65537, right.d, p, q, right.dmp1, right.dmq1, right.iqmp)
+    assert refused(c.host_pair(HOST)[0], key) == "the numbers of the RSA key do not belong together"
+
+
+def rsa_pem(*numbers: int) -> bytes:
+    """An RSA key of any numbers (PKCS #1: n, e, d, p, q and so on)."""
+    integers = (der(0x02, number.to_bytes(number.bit_length() // 8 + 1, "big")) for number in (0, *numbers))
+    text = b64encode(der(0x30, *integers)).decode()
+    return f"-----BEGIN RSA PRIVATE KEY-----\n{text}\n-----END RSA PRIVATE KEY-----\n".encode()
+
+
+@pytest.mark.parametrize("fault", [c.VERSION_7, c.SAME_EXTENSION_TWICE], ids=["version", "extension"])
+def test_a_certificate_with_faults_that_are_found_late_is_refused(fault: tuple[bytes, bytes]) -> None:
+    issuer = c.Issuer(HOST, ca=False)
+    assert "tls.crt" in refused(c.malformed(issuer.certificate, fault), c.private_pem(issuer.key))
 
 
 @pytest.mark.parametrize(

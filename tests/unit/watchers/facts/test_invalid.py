@@ -128,3 +128,10 @@ def test_fields_are_written_as_people_do() -> None:
     assert field(("spec", "ports", 0, "targetPort")) == "spec.ports[0].targetPort"
     assert field(("metadata", "labels", "a.b/c")) == 'metadata.labels["a.b/c"]'
     assert field(()) == ""
+
+
+@pytest.mark.parametrize(("field", "name"), [("name", "a." * 500_000), ("namespace", "x" * 254)])
+def test_a_name_that_no_object_can_have_is_not_repeated_in_full(field: str, name: str) -> None:
+    error = refused(pod_with(name, "metadata", field))
+    assert len(str(error)) < 1000
+    assert error.key is None

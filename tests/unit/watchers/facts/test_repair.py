@@ -50,6 +50,11 @@ def test_any_bytes_are_taken_and_repaired_once_for_all(data: bytes) -> None:
     assert repaired(repaired(data)) == repaired(data)
 
 
+def test_what_no_api_server_could_read_is_left_as_it_is() -> None:
+    data = b"[" * 20_000 + b"]" * 20_000
+    assert repaired(data) == data
+
+
 def test_an_endless_string_takes_no_longer_than_it_is_long() -> None:
     data = b"[" + b'"' + b"x" * 1_000_000
     assert repaired(data) == data

@@ -10,7 +10,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from tests.kit.certificates import host_pair
+from tests.kit.certificates import VERSION_7, Issuer, host_pair, malformed
 from watchers.kubernetes.expiry import certificate_expiry, token_expiry
 
 
@@ -63,3 +63,7 @@ def test_a_certificate_ends_when_it_says_in_either_form() -> None:
 @pytest.mark.parametrize("given", ["", "no certificate", b"", b"\x30\x80", "\xe9"])
 def test_what_is_no_certificate_has_no_end(given: str | bytes) -> None:
     assert certificate_expiry(given) == 0.0
+
+
+def test_a_certificate_of_a_version_nobody_knows_has_no_end() -> None:
+    assert certificate_expiry(malformed(Issuer("a").certificate, VERSION_7).decode()) == 0.0

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tests.kit.kubeconfigs import kubeconfig
 from watchers.kubernetes.destinations import may_dial, objection
 from watchers.kubernetes.kubeconfig import (
+    MOST_PEM,
     NO_ALLOWANCES,
     Allowances,
     ApiServer,
@@ -126,6 +127,7 @@ def test_a_user_that_is_refused_is_named_with_its_field_and_never_with_its_crede
         ({"certificate-authority": "/etc/ca.crt"}, "certificate-authority"),
         ({"certificate-authority": "/etc/ca.crt", "certificate-authority-data": ENCODED}, "certificate-authority"),
         ({"certificate-authority-data": "bm8gcGVt"}, "certificate-authority-data"),
+        ({"certificate-authority-data": ENCODED * (MOST_PEM // len(ENCODED) + 1)}, "certificate-authority-data"),
         ({"server": "http://api.example"}, "server"),
         ({"server": ""}, "server"),
         ({"server": None}, "server"),

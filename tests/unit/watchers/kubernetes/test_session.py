@@ -377,3 +377,9 @@ def test_the_authorities_of_the_system_are_read_once_and_not_at_all_where_nothin
     assert tls_context(ApiServer("https://y")) is shared
     assert shared.verify_mode is ssl.CERT_REQUIRED
     assert tls_context(ApiServer("https://x", insecure=True)).cert_store_stats()["x509_ca"] == 0
+
+
+@pytest.mark.parametrize("host", ["xn--a", "xn--a.", "xn--bcher-kva.example", "a_b", "[fd00::1]", "10.0.0.1"])
+async def test_where_it_leads_is_told_as_it_is_dialled(host: str) -> None:
+    async with Session(ApiServer(f"https://{host}:6443", insecure=True)) as session:
+        assert session.access.server == f"{host}:6443"

@@ -123,6 +123,15 @@ async def test_an_account_of_plain_workloads_opens_no_stream() -> None:
     assert caught.value.code is grpc.StatusCode.PERMISSION_DENIED
 
 
+async def test_whether_an_account_may_open_streams_is_told_without_a_word_of_it() -> None:
+    await access().expect(caller())
+    await access().expect(caller(None))
+    with pytest.raises(Refusal, match="under an account of its own"):
+        await access().expect(caller(ORDERS))
+    with pytest.raises(Refusal, match="no pod of this cluster"):
+        await access().expect(caller(Identity("cluster.local", "nowhere", "nobody")))
+
+
 async def test_an_account_nobody_runs_as_opens_no_stream() -> None:
     with pytest.raises(Refusal, match="no pod of this cluster") as caught:
         await access().admit(caller(Identity("cluster.local", "shop", "ghost")), claims())

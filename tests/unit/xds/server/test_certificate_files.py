@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
-from tests.kit.certificates import NOW, Issuer, p256, private_pem, rsa_key, write_cacerts
+from tests.kit.certificates import (
+    NOW,
+    SAME_EXTENSION_TWICE,
+    VERSION_7,
+    Issuer,
+    malformed,
+    p256,
+    private_pem,
+    rsa_key,
+    write_cacerts,
+)
 from xds.server.certificate_authority import CertificateAuthority, CertificateAuthorityError
 from xds.server.certificate_files import load_authority
 
@@ -164,3 +174,16 @@ def test_files_that_make_no_authority_are_named_with_cause_and_cure(
         load(tmp_path)
     assert str(tmp_path / file) in str(caught.value)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("fault", [VERSION_7, SAME_EXTENSION_TWICE], ids=["version", "extension"])
+@pytest.mark.parametrize("file", ["ca-cert.pem", "cert-chain.pem", "root-cert.pem"])
+def test_certificates_with_faults_that_are_found_late_are_named(
+    tmp_path: Path, file: str, fault: tuple[bytes, bytes]
+) -> None:
+    root = Issuer("root")
+    write_cacerts(tmp_path, root, roots=[root])
+    (tmp_path / file).write_bytes(malformed(root.certificate, fault))
+    with pytest.raises(CertificateAuthorityError, match=r"no certificate in PEM|certificate 1 is malformed") as caught:
+        load(tmp_path)
+    assert str(tmp_path / file) in str(caught.value)

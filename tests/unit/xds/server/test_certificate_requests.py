@@ -19,6 +19,13 @@ from xds.server.refusals import Refusal
 LEDGER = "spiffe://cluster.local/ns/shop/sa/ledger"
 
 
+def of_version_6() -> str:
+    """A request of a version nobody knows."""
+    data = x509.load_pem_x509_csr(signing_request(ORDERS).encode()).public_bytes(Encoding.DER)
+    text = base64.b64encode(data.replace(b"\x02\x01\x00", b"\x02\x01\x05", 1)).decode()
+    return f"-----BEGIN CERTIFICATE REQUEST-----\n{text}\n-----END CERTIFICATE REQUEST-----"
+
+
 def tampered() -> str:
     """A sound request whose signature was made by nobody."""
     lines = signing_request(ORDERS).splitlines()
@@ -62,6 +69,7 @@ def test_harmless_wishes_are_read_over() -> None:
             "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----", "malformed", id="no DER"
         ),
         pytest.param(signing_request(ORDERS)[:200], "malformed", id="cut off"),
+        pytest.param(of_version_6(), "malformed", id="version"),
         pytest.param(tampered(), "signature", id="bad signature"),
         pytest.param(weakly_hashed(), "SHA-256", id="odd hash"),
         pytest.param(signing_request(), "0 alternative names", id="no name"),
