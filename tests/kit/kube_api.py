@@ -323,6 +323,9 @@ class KubeCluster:
         try:
             if request.verb == "create" and kind == "SubjectAccessReview":
                 return _complete(201, self._reviewed(json.loads(request.body)))
+            if request.verb == "create" and kind == "TokenReview":
+                review = json.loads(request.body)
+                return _complete(201, {**review, "status": self.accounts.review(review["spec"])})
             if request.verb == "create":
                 return _complete(201, create(self.store, kind, request.namespace, request.body))
             if name is None:

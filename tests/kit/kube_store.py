@@ -48,6 +48,7 @@ RESOURCES = (
     Resource("GatewayClass", "gateway.networking.k8s.io/v1", "gatewayclasses", namespaced=False),
     Resource("ReferenceGrant", "gateway.networking.k8s.io/v1", "referencegrants"),
     Resource("HTTPRoute", "gateway.networking.k8s.io/v1", "httproutes"),
+    Resource("TokenReview", "authentication.k8s.io/v1", "tokenreviews", namespaced=False),
     Resource("SubjectAccessReview", "authorization.k8s.io/v1", "subjectaccessreviews", namespaced=False),
     Resource("Ingress", "networking.k8s.io/v1", "ingresses"),
     Resource("IngressClass", "networking.k8s.io/v1", "ingressclasses", namespaced=False),
