@@ -46,7 +46,8 @@ async def obtain(authority: AuthorityInForce, secret: Secret, trust_domain: str)
             if entries is None:
                 made = await asyncio.to_thread(CertificateAuthority.self_signed, trust_domain)
                 entries = await secret.make(contents_of(made))
-            authority.begin(_from_secret(entries, secret))
+            # In a thread: to prove an RSA key takes longer than the event loop may be kept.
+            authority.begin(await asyncio.to_thread(_from_secret, entries, secret))
         except (Unobtainable, CertificateAuthorityError) as error:
             if str(error) != trouble:
                 trouble = str(error)
@@ -62,6 +63,7 @@ async def follow_secret(authority: AuthorityInForce, secret: Secret) -> None:
     A Secret that cannot be used changes nothing, and one that is gone is made again, so that whoever starts next does
     not begin below a root that is new to everybody.
     """
+    known: Mapping[str, bytes] | None = None
     while True:
         due = authority.advance()
         seconds = LOOK_AGAIN if due is None else max(0.0, (due - utc_now()).total_seconds())
@@ -73,8 +75,9 @@ async def follow_secret(authority: AuthorityInForce, secret: Secret) -> None:
                 if signer is not None:
                     await secret.make(contents_of(signer))
                     log.warning("the certificate authority's Secret was gone, and is made again", extra=_what(secret))
-            else:
-                authority.use(_from_secret(entries, secret))
+            elif entries != known:
+                authority.use(await asyncio.to_thread(_from_secret, entries, secret))
+                known = entries
         except (Unobtainable, CertificateAuthorityError) as error:
             log.error("the certificate authority stays as it is", extra={"cause": str(error)})
 

@@ -74,15 +74,12 @@ def read_authority(
             )
         return contents[name]
 
-    key = _key(place / KEY_FILE, content(KEY_FILE))
-    own, *above = _certificates(place / CERTIFICATE_FILE, content(CERTIFICATE_FILE))
-    roots = _certificates(place / ROOT_FILE, content(ROOT_FILE))
+    key = key_in(place / KEY_FILE, content(KEY_FILE))
+    own, *above = certificates_in(place / CERTIFICATE_FILE, content(CERTIFICATE_FILE))
+    roots = certificates_in(place / ROOT_FILE, content(ROOT_FILE))
     if CHAIN_FILE in contents:
-        above += _certificates(place / CHAIN_FILE, contents[CHAIN_FILE])
-    if _public(key) != _public(own):
-        raise CertificateAuthorityError(
-            f"{place / KEY_FILE}: not the key of the first certificate in {CERTIFICATE_FILE}; give the pair"
-        )
+        above += certificates_in(place / CHAIN_FILE, contents[CHAIN_FILE])
+    check_pair(place / KEY_FILE, key, CERTIFICATE_FILE, own)
     steps = _path(place, own, above, roots)
     for height, (file, certificate) in enumerate(steps):
         _check_link(place / file, certificate, height, now())
@@ -109,7 +106,7 @@ def contents_of(authority: CertificateAuthority) -> dict[str, bytes]:
 
 def load_roots(file: Path) -> tuple[x509.Certificate, ...]:
     """The certificates in a file of roots, each once. Raises CertificateAuthorityError."""
-    return tuple(dict.fromkeys(_certificates(file, _read(file))))
+    return tuple(dict.fromkeys(certificates_in(file, _read(file))))
 
 
 def _path(
@@ -181,7 +178,8 @@ def _read(file: Path) -> bytes:
         ) from None
 
 
-def _certificates(file: Path, content: bytes) -> list[x509.Certificate]:
+def certificates_in(file: Path, content: bytes) -> list[x509.Certificate]:
+    """The certificates in the content of a file, at least one. Raises CertificateAuthorityError."""
     try:
         certificates = x509.load_pem_x509_certificates(content)
     except _FAULTS_OF_CERTIFICATES:
@@ -204,7 +202,8 @@ def _parse(certificate: x509.Certificate) -> None:
     max(certificate.not_valid_before_utc, certificate.not_valid_after_utc)
 
 
-def _key(file: Path, content: bytes) -> PrivateKey:
+def key_in(file: Path, content: bytes) -> PrivateKey:
+    """The private key in the content of a file, of a kind that proxies verify. Raises CertificateAuthorityError."""
     try:
         key = load_pem_private_key(content, password=None)
     except TypeError:
@@ -218,6 +217,14 @@ def _key(file: Path, content: bytes) -> PrivateKey:
     raise CertificateAuthorityError(
         f"{file}: proxies do not verify this kind of key; give P-256, P-384 or RSA of {_SHORTEST_RSA_KEY} bits or more"
     )
+
+
+def check_pair(file: Path, key: PrivateKey, certificates: str, own: x509.Certificate) -> None:
+    """Raises CertificateAuthorityError unless the key in `file` is that of the first certificate in `certificates`."""
+    if _public(key) != _public(own):
+        raise CertificateAuthorityError(
+            f"{file}: not the key of the first certificate in {certificates}; give the pair"
+        )
 
 
 def _public(holder: PrivateKey | x509.Certificate) -> bytes:

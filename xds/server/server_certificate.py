@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import grpc
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from xds.server.authority_in_force import AuthorityInForce
 from xds.server.certificate_authority import CertificateAuthorityError, ServerCertificate, utc_now
+from xds.server.certificate_files import certificates_in, check_pair, key_in
 
 logger = logging.getLogger(__name__)
 
@@ -104,24 +102,9 @@ class Given:
             raise CertificateAuthorityError(f"{path}: {error.strerror}; {cure}") from None
 
     def _pair(self, chain: bytes, private_key: bytes) -> ServerCertificate:
-        directory = self._directory
-        try:
-            leaf = x509.load_pem_x509_certificates(chain)[0]
-        except ValueError:
-            raise CertificateAuthorityError(
-                f"{directory / CERTIFICATE_FILE}: holds no certificate in PEM; give one"
-            ) from None
-        try:
-            key = load_pem_private_key(private_key, password=None)
-        except (ValueError, TypeError, UnsupportedAlgorithm):
-            raise CertificateAuthorityError(
-                f"{directory / KEY_FILE}: holds no private key in PEM, without a password; give one"
-            ) from None
-        der = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
-        if key.public_key().public_bytes(*der) != leaf.public_key().public_bytes(*der):
-            raise CertificateAuthorityError(
-                f"{directory / KEY_FILE}: not the key of the first certificate in {CERTIFICATE_FILE}; give the pair"
-            )
+        leaf = certificates_in(self._directory / CERTIFICATE_FILE, chain)[0]
+        key_file = self._directory / KEY_FILE
+        check_pair(key_file, key_in(key_file, private_key), CERTIFICATE_FILE, leaf)
         return ServerCertificate(private_key, chain, leaf.not_valid_before_utc, leaf.not_valid_after_utc)
 
 
