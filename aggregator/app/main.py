@@ -22,6 +22,7 @@ from aggregator.admin.pages import Pages, admin_app, health_app
 from aggregator.admin.server import HttpListener
 from aggregator.app import memory, traces
 from aggregator.app.address_books import SharedBook
+from aggregator.app.admin_access import admin_access
 from aggregator.app.aggregate import Aggregator, Tables
 from aggregator.app.clock import steady_clock
 from aggregator.app.cluster_limits import ClusterLimits
@@ -134,10 +135,11 @@ class ControlPlane:
         rejections = Rejections(self.pipeline, self.tables, self.records)
         self.streams = Streams(access, self._views_for, rejections)
         self._plaintext = _address(settings.xds_plaintext) if settings.xds_plaintext else None
+        tokens = reviewer(settings, self.clusters.home_session, now)
         self.listener = Listener(
             ListenerSettings(tls=_address(settings.xds), names=settings.xds_names, plaintext=self._plaintext),
             streams=self.streams,
-            authenticator=Authenticator(reviewer(settings, self.clusters.home_session, now)),
+            authenticator=Authenticator(tokens),
             authority=self.authority,
             certificates=CertificateService(self.authority, access),
             ready=lambda: self.readiness().ready,
@@ -161,7 +163,7 @@ class ControlPlane:
             __version__,
         )
         self.admin = HttpListener(
-            admin_app(exposition.render, __version__, self.pages),
+            admin_app(exposition.render, __version__, self.pages, admin_access(settings, tokens)),
             flag="--admin",
             host=settings.admin.host,
             port=settings.admin.port,
