@@ -22,6 +22,7 @@ from aggregator.admin.server import HttpListener
 from aggregator.app import authority as authorities
 from aggregator.app import memory, traces
 from aggregator.app.address_books import SharedBook
+from aggregator.app.admin_access import admin_access
 from aggregator.app.aggregate import Aggregator, Tables
 from aggregator.app.clock import steady_clock
 from aggregator.app.cluster_limits import ClusterLimits
@@ -144,10 +145,11 @@ class ControlPlane:
         plaintext = _address(settings.xds_plaintext) if settings.xds_plaintext else None
         mtls = _address(settings.xds_mtls) if settings.xds_mtls else None
         self._addresses = {"xds": _address(settings.xds), "xds_mtls": mtls, "xds_plaintext": plaintext}
+        tokens = reviewer(settings, self.clusters, now, self._trust_domain)
         self.listener = Listener(
             ListenerSettings(tls=_address(settings.xds), mtls=mtls, plaintext=plaintext),
             streams=self.streams,
-            authenticator=Authenticator(reviewer(settings, self.clusters, now, self._trust_domain)),
+            authenticator=Authenticator(tokens),
             certificate=authorities.server_certificate(settings, self.authority),
             roots=lambda: self.authority.root_certificates,
             certificates=CertificateService(self.authority, access) if settings.issue_certificates else None,
@@ -174,7 +176,7 @@ class ControlPlane:
             __version__,
         )
         self.admin = HttpListener(
-            admin_app(exposition.render, __version__, self.pages),
+            admin_app(exposition.render, __version__, self.pages, admin_access(settings, tokens)),
             flag="--admin",
             host=settings.admin.host,
             port=settings.admin.port,

@@ -498,8 +498,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = Address("0.0.0.0", 8080)  # noqa: S104 - the kubelet asks here
     admin: Annotated[
         Address,
-        Setting(help="Where /metrics and the read-only pages are answered.", parse=values.address, value="IP:PORT"),
+        Setting(
+            help="Where /metrics and the read-only pages are answered. /metrics is for everybody; pages that name "
+            "objects are for loopback, and for tokens of --system-namespace and --admin-namespaces.",
+            parse=values.address,
+            value="IP:PORT",
+        ),
     ] = Address("0.0.0.0", 15014)  # noqa: S104 - Prometheus asks here
+    admin_namespaces: Annotated[
+        tuple[str, ...],
+        Setting(
+            help="A namespace besides --system-namespace whose service accounts may read all pages of --admin with "
+            "their tokens.",
+            parse=values.namespace,
+            value="NAMESPACE",
+            many=True,
+        ),
+    ] = ()
     drain: Annotated[
         float,
         Setting(

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _COMPLETION_SECONDS = 1.0
 _WATCH_SECONDS = 2.0
-_MISSING = 404
+_UNKNOWN, _MISSING = 401, 404
+_REFUSED = (_UNKNOWN, 403, 503)
 
 app = typer.Typer(
     cls=AskingGroup,
@@ -46,6 +47,15 @@ Admin = Annotated[
         "--admin",
         metavar="HOST:PORT|URL",
         help="The admin port of a replica; may be repeated. ISTHMUS_ADMIN names several with commas. [127.0.0.1:15014]",
+    ),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        metavar="FILE",
+        help="A token of a service account of the control plane's namespace, for an --admin port that is not reached "
+        "over loopback. The port has no TLS: whoever is on the way can read it.",
     ),
 ]
 Kubeconfig = Annotated[
@@ -68,6 +78,7 @@ class Options(msgspec.Struct):
     no_colour: bool = False
     timeout: str = ""
     admin: list[str] | None = None
+    token_file: Path | None = None
     kubeconfig: Path | None = None
     context: str | None = None
     namespace: str | None = None
@@ -96,12 +107,13 @@ def list_clusters(
     no_colour: NoColour = False,
     timeout: Timeout = "",
     admin: Admin = None,
+    token_file: TokenFile = None,
     kubeconfig: Kubeconfig = None,
     kube_context: Context = None,
     namespace: Namespace = None,
 ) -> None:
     """Show every registered cluster: its state, how far it lags, when its credentials expire, and what is wrong."""
-    options = Options(output, no_headers, no_colour, timeout, admin, kubeconfig, kube_context, namespace)
+    options = Options(output, no_headers, no_colour, timeout, admin, token_file, kubeconfig, kube_context, namespace)
     context.obj = options
     if context.invoked_subcommand is not None:
         if watch:
@@ -134,12 +146,13 @@ def get_cluster(
     no_colour: NoColour = False,
     timeout: Timeout = "",
     admin: Admin = None,
+    token_file: TokenFile = None,
     kubeconfig: Kubeconfig = None,
     kube_context: Context = None,
     namespace: Namespace = None,
 ) -> None:
     """Show all there is to say of one cluster: where reading it stops, its kinds, its credentials, each replica."""
-    here = Options(output, no_headers, no_colour, timeout, admin, kubeconfig, kube_context, namespace)
+    here = Options(output, no_headers, no_colour, timeout, admin, token_file, kubeconfig, kube_context, namespace)
     options = here.over(context.obj)
     answers = _asked(_replicas(options), f"/clusters/{quote(name, safe='')}")
     unreachable = _told(answers)
@@ -166,6 +179,8 @@ def _replicas(options: Options) -> Replicas:
     if options.kubeconfig or options.context or options.namespace:
         if options.admin:
             _fail(USAGE, "--admin: names replicas, as --kubeconfig, --context and -n do; leave out one of both")
+        if options.token_file:
+            _fail(USAGE, "--token-file: goes with --admin; with --kubeconfig, --context and -n no token is needed")
         # The official client costs most of a second.
         from aggregator.cli.pods import PodReplicas
 
@@ -176,7 +191,7 @@ def _replicas(options: Options) -> Replicas:
         ports = [admin_port(text) for text in options.admin or variable or [DEFAULT_ADDRESS]]
     except InvalidAddress as error:
         _fail(USAGE, f"{'--admin' if options.admin else 'ISTHMUS_ADMIN'}: {error}")
-    return AdminPorts(ports, timeout=seconds)
+    return AdminPorts(ports, timeout=seconds, token_file=options.token_file)
 
 
 def _listed(replicas: Replicas) -> tuple[list[Cluster], bool]:
@@ -200,13 +215,22 @@ def _asked(replicas: Replicas, path: str) -> list[Answer]:
 
 def _told(answers: Sequence[Answer]) -> bool:
     """Says of every replica without an answer why, and whether there are such."""
-    problems = [answer.problem or _not_isthmus(answer) for answer in answers if answer.status not in (200, _MISSING)]
+    problems = [answer.problem or _unusable(answer) for answer in answers if answer.status not in (200, _MISSING)]
     for problem in problems:
         note(f"isthmus: {problem}")
     return bool(problems)
 
 
-def _not_isthmus(answer: Answer) -> str:
+def _unusable(answer: Answer) -> str:
+    """What a control plane says of a question that it does not answer."""
+    if answer.status in _REFUSED:
+        try:
+            error = msgspec.json.decode(answer.body, type=_Refused).error
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass
+        else:
+            cure = "; --token-file sends a token" if answer.status == _UNKNOWN else ""
+            return printable(f"{answer.where}: {error}{cure}")
     return f"{answer.where} answers {answer.status}: is that the admin port (15014) of a control plane?"
 
 
@@ -218,6 +242,10 @@ def _decoded(answer: Answer) -> Sequence[Cluster]:
     except (msgspec.DecodeError, UnicodeDecodeError):
         _fail(UNREACHABLE, f"{answer.where} is no admin port of a control plane of this version; --admin names another")
     return found.items if isinstance(found, ClusterList) else (found,)
+
+
+class _Refused(msgspec.Struct):
+    error: str
 
 
 class _Missing(msgspec.Struct):

@@ -1,15 +1,17 @@
 """Asks control planes for the pages of their admin ports.
 
-In: addresses, as people write them. Out: of each replica an Answer, which is what it said or why there is none; all are
-asked at the same time. Nothing of the environment (proxies) applies, and no redirect is followed.
+In: addresses, as people write them, and a token where they are not on this machine. Out: of each replica an Answer,
+which is what it said or why there is none; all are asked at the same time. Nothing of the environment (proxies)
+applies, and no redirect is followed, so that a token goes nowhere else. No message shows it.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -18,6 +20,7 @@ import msgspec
 DEFAULT_ADDRESS = "127.0.0.1:15014"
 
 _MOST_BYTES = 256 << 20
+_LONGEST_TOKEN = 16 << 10
 _HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what a control plane listens on, seen from the same machine
 
 
@@ -78,19 +81,38 @@ def admin_port(text: str) -> AdminPort:
     return AdminPort(text, _HERE.get(host, host), port, secure, parts.path.rstrip("/"))
 
 
-class AdminPorts:
-    """Replicas by the addresses of their admin ports. Nobody is waited for longer than `timeout` seconds."""
+def token_in(file: Path) -> str:
+    """The token that is in a file; raises UnreadableInput."""
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(_LONGEST_TOKEN + 1).strip()
+    except OSError as error:
+        raise UnreadableInput(f"--token-file: {file} cannot be read: {error.strerror or error}") from None
+    if not data or len(data) > _LONGEST_TOKEN or any(not 0x21 <= byte <= 0x7E for byte in data):
+        raise UnreadableInput(f"--token-file: {file} holds no token; write one into it, and nothing else")
+    return data.decode()
 
-    def __init__(self, ports: Sequence[AdminPort], *, timeout: float) -> None:
+
+class AdminPorts:
+    """Replicas by the addresses of their admin ports. Nobody is waited for longer than `timeout` seconds.
+
+    The token in `token_file` is read for each question, since such files are renewed.
+    """
+
+    def __init__(self, ports: Sequence[AdminPort], *, timeout: float, token_file: Path | None = None) -> None:
         self._ports = ports
         self._timeout = timeout
+        self._token_file = token_file
 
     def ask(self, path: str) -> list[Answer]:
         """See Replicas."""
+        headers = {"accept": "application/json"}
+        if self._token_file is not None:
+            headers["authorization"] = f"Bearer {token_in(self._token_file)}"
         with ThreadPoolExecutor(max_workers=min(len(self._ports), 16)) as threads:
-            return list(threads.map(lambda port: self._ask(port, path), self._ports))
+            return list(threads.map(lambda port: self._ask(port, path, headers), self._ports))
 
-    def _ask(self, port: AdminPort, path: str) -> Answer:
+    def _ask(self, port: AdminPort, path: str, headers: Mapping[str, str]) -> Answer:
         cure = "is it running there? --admin names another place, -n a namespace of the cluster it runs in"
         connection = (
             HTTPSConnection(port.host, port.port, timeout=self._timeout, context=ssl.create_default_context())
@@ -98,7 +120,7 @@ class AdminPorts:
             else HTTPConnection(port.host, port.port, timeout=self._timeout)
         )
         try:
-            connection.request("GET", port.path + path, headers={"accept": "application/json"})
+            connection.request("GET", port.path + path, headers=dict(headers))
             response = connection.getresponse()
             body = response.read(_MOST_BYTES)
         except TimeoutError:

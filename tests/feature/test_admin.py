@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from aggregator.admin.access import Access, NotAccepted
 from aggregator.admin.pages import Pages, admin_app, health_app
 from aggregator.admin.server import HttpListener
 from aggregator.app.metrics import ClusterStates, Exposition, RecordCounts
@@ -19,7 +20,7 @@ from tests.kit.eventually import eventually
 from watchers.status import ClusterStatus
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from starlette.types import ASGIApp
 
@@ -46,7 +47,7 @@ async def served(app: ASGIApp) -> AsyncIterator[HttpListener]:
 
 async def ask(listener: HttpListener, path: str, method: str = "GET", accept: str = "*/*") -> tuple[int, str, bytes]:
     reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
-    request = f"{method} {path} HTTP/1.1\r\nhost: x\r\naccept: {accept}\r\nconnection: close\r\n\r\n"
+    request = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\naccept: {accept}\r\nconnection: close\r\n\r\n"
     writer.write(request.encode())
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
@@ -84,6 +85,10 @@ async def test_live_is_200_also_while_not_ready() -> None:
         assert (await ask(listener, "/ready", method="HEAD"))[::2] == (503, b"")
 
 
+async def nobody(_peer: str, _authorizations: Sequence[str]) -> str:
+    raise NotAccepted("it is not accepted")
+
+
 @pytest.fixture
 def records() -> Records:
     return Records()
@@ -94,7 +99,7 @@ async def admin(records: Records) -> AsyncIterator[tuple[HttpListener, Pages]]:
     clusters = ClusterStates(lambda: [ClusterStatus("west", True, "Synced")])
     exposition = Exposition([RecordCounts(records), clusters], "1.2.3")
     pages = Pages()
-    async with served(admin_app(exposition.render, "1.2.3", pages)) as listener:
+    async with served(admin_app(exposition.render, "1.2.3", pages, Access((), nobody, "istio-ca"))) as listener:
         yield listener, pages
 
 

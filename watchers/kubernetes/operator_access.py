@@ -44,6 +44,13 @@ _PLURALS = {
 }
 
 
+_CURES = {
+    401: "log in again: the credential of this context is not accepted",
+    403: f"use a context that may (to write roles: one of {RBAC} cluster-admin)",
+    409: "another tool keeps this object: leave it as it is, and use --rotate, which only makes a token",
+}
+
+
 class Refusal(Exception):
     """Something could not be done; the message says what, why and what to do. ``status`` is that of HTTP, or 0."""
 
@@ -118,6 +125,26 @@ class Operator:
                 async with answer:
                     return int(answer.status), bytes(await answer.read())
 
+    @asynccontextmanager
+    async def connect(
+        self, what: str, path: str, query: Mapping[str, str], protocol: str
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """A WebSocket to the API server, which ends with the time of one request."""
+        rest, headers = self._api.rest_client, dict(self._api.default_headers)
+        with self._reaching(what):
+            async with asyncio.timeout(self._seconds):
+                await self._api.update_params_for_auth(headers, [], ["BearerToken"])
+                async with rest.pool_manager.ws_connect(
+                    f"{self.reach.server}{path}",
+                    params=query,
+                    headers=headers,
+                    protocols=(protocol,),
+                    proxy=rest.proxy or None,
+                    proxy_headers=rest.proxy_headers or None,
+                    server_hostname=rest.server_hostname or None,
+                ) as socket:
+                    yield socket
+
     async def _ask(
         self,
         what: str,
@@ -154,6 +181,10 @@ class Operator:
             raise Refusal(
                 "timeout", f"cannot {what}: {server} has not answered within {self._seconds:g} s; try again"
             ) from None
+        except aiohttp.WSServerHandshakeError as error:
+            cure = _CURES.get(error.status, "check that the server of the context is the API server itself")
+            said = f"cannot {what}: {server} answers {error.status}; {cure}"
+            raise Refusal("refused", said, status=error.status) from None
         except (aiohttp.ClientError, OSError) as error:
             why = _reason(error)
             raise Refusal(
@@ -250,11 +281,7 @@ def _refused(what: str, error: ApiException) -> Refusal:
         said = json.loads(error.body or "{}").get("message") or error.reason
     except (ValueError, AttributeError):
         said = error.reason
-    cure = {
-        401: "log in again: the credential of this context is not accepted",
-        403: f"use a context that may (to write roles: one of {RBAC} cluster-admin)",
-        409: "another tool keeps this object: leave it as it is, and use --rotate, which only makes a token",
-    }.get(error.status, "correct what it names")
+    cure = _CURES.get(error.status, "correct what it names")
     return Refusal("refused", f"cannot {what}: {said}; {cure}", status=error.status or 0)
 
 

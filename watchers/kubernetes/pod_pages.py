@@ -1,7 +1,8 @@
 """Pages of the pods of a control plane, asked through the API server with an operator's own kubeconfig.
 
 In: an Operator, the namespace, the path. Out: of each pod what it answers, or why it does not. The pods are those that
-run and are labelled as Isthmus; whoever asks needs to be allowed to list pods and to get pods/proxy.
+run and are labelled as Isthmus, and are asked by way of port-forwards, since on their own loopback they show all pages;
+whoever asks needs to be allowed to list pods, and to get and create pods/portforward.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from watchers.kubernetes import port_forward
 from watchers.kubernetes.operator_access import Operator, Refusal
 
 ADMIN_PORT = 15014
@@ -62,7 +64,7 @@ async def pod_pages(there: Operator, namespace: str, path: str, *, port: int = A
             "refused",
             f"no pod of a control plane runs in namespace {namespace}; name another with -n, or a replica with --admin",
         )
-    return await asyncio.gather(*(_page(there, name, f"{root}/{name}:{port}/proxy{path}") for name in sorted(names)))
+    return await asyncio.gather(*(_page(there, name, f"{root}/{name}", port, path) for name in sorted(names)))
 
 
 async def _running(there: Operator, namespace: str, root: str, selector: str) -> set[str]:
@@ -77,14 +79,12 @@ async def _running(there: Operator, namespace: str, root: str, selector: str) ->
     return {pod.metadata.name for pod in found.items if pod.status.phase == "Running"}
 
 
-async def _page(there: Operator, pod: str, path: str) -> PodPage:
+async def _page(there: Operator, pod: str, root: str, port: int, path: str) -> PodPage:
     try:
-        status, body = await there.get(f"ask pod {pod}", path)
+        status, body = await port_forward.get(there, f"ask pod {pod}", root, port, path)
     except Refusal as refusal:
-        return PodPage(pod, problem=str(refusal))
-    said = _message(body)
-    if status != 200 and said:
-        return PodPage(pod, problem=f"cannot ask pod {pod}: {said}; you need to be allowed to get pods/proxy")
+        need = "; you need to be allowed to get and create pods/portforward" if refusal.status == 403 else ""
+        return PodPage(pod, problem=f"{refusal}{need}")
     return PodPage(pod, status, body)
 
 

@@ -1,19 +1,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from starlette.types import Message
 
+from aggregator.admin.access import Access, NotAccepted
 from aggregator.admin.pages import NoSuchPage, Pages, admin_app
 from tests.kit.pages import Page
 
 
+async def nobody(_peer: str, _authorizations: Sequence[str]) -> str:
+    raise NotAccepted("it is not accepted")
+
+
 async def ask(pages: Pages, path: str, query: str = "") -> Page:
     """The answer to a request, without a socket."""
-    app = admin_app(lambda _: (b"", ""), "1.2.3", pages)
+    app = admin_app(lambda _: (b"", ""), "1.2.3", pages, Access((), nobody, "istio-ca"))
     scope = {"type": "http", "method": "GET", "path": path, "query_string": query.encode(), "headers": []}
+    scope["client"] = ("127.0.0.1", 4711)
     sent: list[Message] = []
 
     async def receive() -> Message:

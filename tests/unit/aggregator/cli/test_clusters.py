@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -28,6 +29,7 @@ class Replica:
     def __init__(self, *clusters: Cluster) -> None:
         self.clusters = clusters
         self.answer: tuple[int, bytes] | None = None
+        self.authorizations: list[str | None] = []
         handler = type("Handler", (_Handler,), {"replica": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.address = f"127.0.0.1:{self._server.server_address[1]}"
@@ -55,6 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
     replica: Replica
 
     def do_GET(self) -> None:
+        self.replica.authorizations.append(self.headers.get("authorization"))
         status, body = self.replica.say(self.path)
         self.send_response(status)
         self.end_headers()
@@ -230,3 +233,52 @@ def test_watching_prints_only_what_changes(replica: Replica, monkeypatch: pytest
         ["east", "net-e", "Stale"],
     ]
     assert done.exit_code == 130
+
+
+# Control planes elsewhere.
+
+
+@pytest.mark.parametrize("words", [(), ("get", "west")])
+def test_a_token_is_sent_from_the_file_it_is_in(replica: Replica, tmp_path: Path, words: tuple[str, ...]) -> None:
+    file = tmp_path / "token"
+    file.write_text("a.b.c\n")
+    assert isthmus("--admin", replica.address, "--token-file", str(file), *words).exit_code == 0
+    assert replica.authorizations == ["Bearer a.b.c"]
+
+
+def test_without_a_file_no_token_is_sent(replica: Replica) -> None:
+    isthmus("--admin", replica.address)
+    assert replica.authorizations == [None]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b" \n", b"hush\nhush", b"hush hush", b"hush\r\nx: y", b"\xffhush", b"hush" * 5_000]
+)
+def test_what_is_no_token_is_sent_nowhere_and_not_shown(replica: Replica, tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(content)
+    done = isthmus("--admin", replica.address, "--token-file", str(file))
+    assert (done.exit_code, replica.authorizations) == (65, [])
+    assert done.stderr == f"isthmus: --token-file: {file} holds no token; write one into it, and nothing else\n"
+
+
+def test_a_token_file_that_is_not_there_is_one_line(replica: Replica, tmp_path: Path) -> None:
+    done = isthmus("--admin", replica.address, "--token-file", str(tmp_path / "none"))
+    assert done.exit_code == 65
+    assert done.stderr.endswith("none cannot be read: No such file or directory\n")
+
+
+def test_a_token_goes_with_addresses_alone() -> None:
+    done = isthmus("--token-file", "t", "-n", "istio-system")
+    assert done.exit_code == 64
+    assert "no token is needed" in done.stderr
+
+
+@pytest.mark.parametrize(("status", "more"), [(401, "; --token-file sends a token"), (403, ""), (503, "")])
+def test_a_control_plane_that_refuses_says_why(replica: Replica, status: int, more: str) -> None:
+    replica.answer = status, msgspec.json.encode({"error": "this page is not open to everybody\x1b[31m"})
+    done = isthmus("--admin", replica.address)
+    assert done.exit_code == 69
+    said = done.stderr.replace(replica.address, "it")
+    assert said.startswith("isthmus: it: this page is not open to everybody") and said.endswith(f"{more}\n")
+    assert "\x1b" not in said

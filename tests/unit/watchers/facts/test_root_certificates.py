@@ -35,8 +35,8 @@ def test_a_recorded_one_is_ours_and_an_annotation_of_another_is_no_claim() -> No
 
 
 def test_who_owns_the_text_or_the_label_is_known_by_name() -> None:
-    text: dict[str, Any] = {"f:data": {"f:root-cert.pem": {}}}
-    label: dict[str, Any] = {"f:metadata": {"f:labels": {"f:istio.io/config": {}}}}
+    text: m.Manifest = {"f:data": {"f:root-cert.pem": {}}}
+    label: m.Manifest = {"f:metadata": {"f:labels": {"f:istio.io/config": {}}}}
     found = fact(managed(("pilot-discovery", text), ("isthmus", label), ("kubectl-label", label)))
     assert (found.owned, found.managers) == (True, ("kubectl-label", "pilot-discovery"))
 
