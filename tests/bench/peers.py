@@ -75,6 +75,7 @@ class Isthmus(Spawned):
         command = [sys.executable, "-m", "aggregator.cli.main", "run", "--local", f"{cluster}={home}", *flags]
         for flag, port in zip(("xds-plaintext", "xds", "health", "admin"), ports, strict=True):
             command += [f"--{flag}", f"127.0.0.1:{port}"]
+        command += ["--xds-mtls", "off"]
         log = Path(scratch.name, "log").open("w+")  # noqa: SIM115 - the process writes to it
         process = subprocess.Popen(
             command, cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True

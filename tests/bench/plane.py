@@ -95,6 +95,7 @@ def serve(
         remotes=remotes,
         xds=loopback,
         xds_plaintext=loopback,
+        xds_mtls=None,
         health=loopback,
         admin=loopback,
         drain=0.0,

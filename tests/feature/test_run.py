@@ -83,7 +83,7 @@ async def test_it_serves_answers_and_stops(west: Path, east: Path, tmp_path: Pat
     identities = write_identities(tmp_path / "identities.json", {TOKEN: ("istio-system/ztunnel", "")})
     identities.write_text(identities.read_text().replace("cluster.local", "example.org"))
     config.write_text("local: {west: west}\nremote: {east: ./east}\nidentities: identities.json\ndrain: 3s\n")
-    ports = [word for flag in ("--xds", "--health", "--admin") for word in (flag, ANY_PORT)]
+    ports = [word for flag in ("--xds", "--xds-mtls", "--health", "--admin") for word in (flag, ANY_PORT)]
     arguments = [*ports, "--drain", "1s", "--root-cert-out", str(root), "--log-level", "debug", "--log-format", "json"]
     variables = {"ISTHMUS_TRUST_DOMAIN": "example.org", "ISTHMUS_DRAIN": "2s"}
     async with running("run", "--config", config, *arguments, environ=variables) as process:

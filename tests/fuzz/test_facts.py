@@ -27,6 +27,12 @@ def kind_of(document: Any) -> Kind:
     return kind
 
 
+def listed(document: Any) -> Kind:
+    """The kind as API servers list it: of Secrets and ConfigMaps those that are of one kind."""
+    found = kind_of(document)
+    return next((kind for kind in KINDS if kind.fact == found.fact), found)
+
+
 def check(found: Any, kind: Kind | None = None) -> None:
     """What a key must be: parts of a path in the world, without slashes, and of the cluster that said so."""
     if found is None:
@@ -108,7 +114,7 @@ def pages(draw: Any) -> tuple[Kind, bytes, int]:
     page = {"metadata": {"resourceVersion": "7"}, "items": [*items, document]}
     if not draw(st.integers(0, 4)):
         page = draw(damaged_value(st.just(page), ["items", "metadata", "continue"]))
-    return kind_of(document), json_of(page), draw(st.sampled_from([0, 100, 100_000]))
+    return listed(document), json_of(page), draw(st.sampled_from([0, 100, 100_000]))
 
 
 def test_any_page_is_read_without_what_is_wrong_in_it_or_refused() -> None:

@@ -48,7 +48,9 @@ class Isthmus:
 
     @property
     def ports(self) -> dict[str, int]:
-        """The ports it listens on, by the names in its log (xds, xds plaintext, health, admin), in either format."""
+        """The ports it listens on, by the names in its log (xds, xds mtls, xds plaintext, health, admin), in either
+        format.
+        """
         found: dict[str, int] = {}
         for line in self.lines:
             if line.startswith("{"):
@@ -165,6 +167,6 @@ def run_arguments(local: str, *remote: str, plaintext: bool = False) -> Sequence
     arguments = ["run", "--local", local]
     for source in remote:
         arguments += ["--remote", source]
-    for flag in ("--xds", "--health", "--admin", *(["--xds-plaintext"] if plaintext else [])):
+    for flag in ("--xds", "--xds-mtls", "--health", "--admin", *(["--xds-plaintext"] if plaintext else [])):
         arguments += [flag, ANY_PORT]
     return [*arguments, "--drain", "1s"]

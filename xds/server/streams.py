@@ -42,7 +42,8 @@ class Limits(msgspec.Struct, frozen=True):
     """What one peer, and all together, may take of the server. Each limit has a status whose message names it.
 
     `streams_per_account` counts the streams of one service account, `streams_per_pod` those of one pod of it, where
-    the token says which, and `opened` how often one pod may open one. `first_request` is how long a stream may stay
+    the token says which, `opened` how often one pod may open one, and `opened_from_host` all pods of an account that
+    cannot be told apart. `first_request` is how long a stream may stay
     silent after opening, in seconds; `requests` is how fast one is read, the rest waits in the peer's own buffers.
     """
 
@@ -50,6 +51,7 @@ class Limits(msgspec.Struct, frozen=True):
     streams_per_account: int = 5_000
     streams_per_pod: int = 16
     opened: Rate = Rate(per_second=1.0, burst=60)
+    opened_from_host: Rate = Rate(per_second=20.0, burst=1000)
     request_bytes: int = 64 << 20
     first_request: float = 10.0
     requests: Rate = Rate(per_second=1000.0, burst=10_000)
@@ -75,6 +77,7 @@ class Streams:
         self.order: Final = order
         self.rechecks: Final = rechecks or Rechecks()
         self._opened = Rates(limits.opened)
+        self._opened_from_host = Rates(limits.opened_from_host)
         self._open: dict[Stream, None] = {}
         self._counts: Counter[tuple[str, ...]] = Counter()
         self._draining = False
@@ -138,8 +141,10 @@ class Streams:
             if caller.identity.pod:
                 pod = (*account, caller.identity.pod)
                 places.append((pod, limits.streams_per_pod, f"streams of pod {caller.identity.pod}"))
-        if caller.identity is not None and not self._opened.take(caller.source):
-            raise refusals.exhausted(f"{caller.source} opens streams too often: wait longer before each")
+        if caller.identity is not None:
+            rates = self._opened if caller.identity.pod else self._opened_from_host
+            if not rates.take(caller.source):
+                raise refusals.exhausted(f"{caller.source} opens streams too often: wait longer before each")
         for key, most, what in places:
             if self._counts[key] >= most:
                 raise refusals.exhausted(f"{most} {what} are open, which is the limit: end some, or raise the limit")
