@@ -36,7 +36,8 @@ from aggregator.app.reviewers import reviewer
 from aggregator.app.setting_values import Address as SettingsAddress
 from aggregator.app.setting_values import ObjectName
 from aggregator.app.settings import Settings, SettingsError
-from aggregator.app.subscriptions import Interest, Surroundings, TableAdmissions, TableViews
+from aggregator.app.subscriptions import Interest, Surroundings, TableViews
+from aggregator.app.table_admissions import TableAdmissions
 from aggregator.mesh.home import Home
 from aggregator.operate.clusters import ClusterQuestions
 from aggregator.pipeline import Pipeline

@@ -1,8 +1,8 @@
 """Joins the Tables to the sessions: which view a proxy's subscription reads, and reading it.
 
-In: the resources and settled Tables. Out: what xds declares it needs (`Views`, `Subscription`, `Admissions`). Asking
-for a view makes it an item of the interest Table; the graph answers in its next pass. Nothing is copied: a subscription
-is a cursor.
+In: the resources and settled Tables. Out: what xds declares it needs (`Views`, `Subscription`). Asking for a view
+makes it an item of the interest Table; the graph answers in its next pass. Nothing is copied: a subscription is a
+cursor.
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ import msgspec
 
 from aggregator.app.address_books import SharedBook
 from aggregator.app.aggregate import Tables
-from aggregator.mesh.home import HOME_TRUST_DOMAIN
-from aggregator.security import admissions
-from aggregator.security.admissions import Account
 from aggregator.security.credential_names import has_scheme
 from aggregator.views import credentials, east_west_gateway, ingress_gateway, ztunnel
 from aggregator.views.view import View, listen_address
@@ -25,7 +22,6 @@ from xds.encoded import Resource
 from xds.messages.cluster import CLUSTER_TYPE
 from xds.messages.hbone import Profile
 from xds.messages.secret import SECRET_TYPE
-from xds.server.access import Admission, ProxyPod
 from xds.server.authority_in_force import AuthorityInForce
 from xds.server.proxies import Proxy
 from xds.server.workload_certificates import WorkloadCertificates
@@ -285,48 +281,3 @@ class TableViews:
         """Begin to read a credential by its name."""
         view = credential_view(self._proxy, name)
         return CredentialSubscription(self._around, view, bell) if view is not None else None
-
-
-class TableAdmissions:
-    """The accounts of home's proxies. Satisfies `xds.server.access.Admissions`."""
-
-    def __init__(self, tables: Tables, complete: asyncio.Event) -> None:
-        self._admissions = tables.admissions
-        self._trust_domain = tables.trust_domain
-        self._complete = complete
-        self._changed = asyncio.Event()
-        self._cursor = tables.admissions.cursor(bell=self._ring)
-
-    @property
-    def known(self) -> bool:
-        """False until home has been read completely once."""
-        return self._complete.is_set()
-
-    def admission(self, namespace: str, service_account: str) -> Admission | None:
-        """What the account may do."""
-        account = self._admissions.get(("account", namespace, service_account))
-        if not isinstance(account, Account):
-            return None
-        return Admission(account.role, account.nodes, account.network, account.gateway)
-
-    def pod(self, namespace: str, name: str) -> ProxyPod | None:
-        """The pod of a proxy."""
-        pod = self._admissions.get(("pod", namespace, name))
-        return ProxyPod(pod.service_account, pod.node, pod.network) if isinstance(pod, admissions.ProxyPod) else None
-
-    @property
-    def trust_domain(self) -> str:
-        """The trust domain of home's identities, once home has been read."""
-        return self._trust_domain.get(HOME_TRUST_DOMAIN) or ""
-
-    async def changed(self) -> None:
-        """Until the next change of any admission, or until they are known at all."""
-        if not self._complete.is_set():
-            await self._complete.wait()
-            return
-        await self._changed.wait()
-
-    def _ring(self) -> None:
-        self._cursor.take()
-        self._changed.set()
-        self._changed = asyncio.Event()
