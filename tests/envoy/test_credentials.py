@@ -10,7 +10,8 @@ from aggregator.demo import client
 from tests.kit import certificates as c
 from tests.kit import manifests as m
 from tests.kit.eventually import eventually_awaited
-from tests.kit.ingress_gateway import GATEWAY, IngressGateway, free_port
+from tests.kit.ingress_gateway import GATEWAY, IngressGateway
+from tests.kit.ports import free_port
 
 HOST = "a.example"
 SERVERS, VISITORS, STRANGERS = c.Issuer("servers"), c.Issuer("visitors"), c.Issuer("strangers")

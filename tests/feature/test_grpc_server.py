@@ -21,6 +21,7 @@ from tests.kit.accounts import NODE_ID
 from tests.kit.certificates import ORDERS, signing_request
 from tests.kit.eventually import eventually
 from tests.kit.grpc_server import ANY, SETTINGS, Server, workload
+from tests.kit.ports import free_port
 from xds import protos
 from xds.client import AdsClient, AdsStream, DeltaStream, SotwStream, StreamEnded
 from xds.messages.authorization import AUTHORIZATION_TYPE
@@ -343,12 +344,6 @@ async def test_nothing_stays_bound_when_one_port_is_taken(found: str, monkeypatc
             await Server(ListenerSettings(tls=tls, plaintext=taken)).listener.start()
         async with Server(ListenerSettings(tls=tls)) as second:
             assert second.ports == Ports(tls.port, None, None)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "::", "example.com"])

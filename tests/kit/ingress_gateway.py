@@ -12,7 +12,6 @@ import ssl
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from socket import AF_INET, SOCK_STREAM, socket
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -25,6 +24,7 @@ from tests.kit import certificates as c
 from tests.kit import manifests as m
 from tests.kit.manifests import Manifest
 from tests.kit.plane import Plane, write_identities
+from tests.kit.ports import free_port
 from tests.kit.world import fact
 from watchers.facts import Fact
 from watchers.facts.cluster import Cluster
@@ -221,14 +221,6 @@ class IngressGateway:
         config = bootstrap(proxy)
         config["static_resources"]["listeners"] += self._listeners
         return await Envoy.launch("ingress", self._binary, config, directory=self._directory)
-
-
-def free_port(address: str) -> int:
-    """A TCP port of an address that nobody has at present."""
-    with socket(AF_INET, SOCK_STREAM) as one:
-        one.bind((address, 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

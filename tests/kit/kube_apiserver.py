@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import time
@@ -32,6 +31,7 @@ from tests.kit.certificates import Issuer, host_pair, p256, pem, private_pem
 from tests.kit.eventually import eventually_awaited
 from tests.kit.kube_binaries import Binaries
 from tests.kit.manifests import Manifest
+from tests.kit.ports import free_ports
 
 ADMIN = "admin"
 _START_SECONDS = 120.0
@@ -260,7 +260,7 @@ class KubeServers:
         self._etcd = None
 
     def _launch_etcd(self) -> str:
-        client, peer = _free_ports(2)
+        client, peer = free_ports(2)
         url, peer_url = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
         directory = self._directory / "etcd"
         directory.mkdir(parents=True)
@@ -300,7 +300,7 @@ class KubeServers:
         }
         for file, content in files.items():
             (directory / file).write_bytes(content)
-        (port,) = _free_ports(1)
+        (port,) = free_ports(1)
         command = [
             str(self._programs.kube_apiserver),
             f"--etcd-servers={etcd}",
@@ -342,14 +342,6 @@ def _without_server_fields(manifest: Manifest) -> Manifest:
         if key not in ("creationTimestamp", "deletionTimestamp", "generateName", "resourceVersion", "uid")
     }
     return {**manifest, "metadata": metadata}
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
 
 
 def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
