@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from xds.records import Ack, Push, Records, ResourceRejected
 from xds.server import refusals
+from xds.server.first_answers import Turns
 from xds.server.proxies import Proxy
 from xds.server.rates import Pace, Rate
 from xds.session.actions import Accepted, Action, Rejected, Send
@@ -76,6 +77,7 @@ class Dialogue:
         order: Order,
         request_bytes: int,
         requests: Rate,
+        turns: Turns,
     ) -> None:
         self.proxy: Final = proxy
         self._variant: Variant = variant
@@ -83,6 +85,8 @@ class Dialogue:
         self._records = records
         self._most = request_bytes
         self._pace = Pace(requests, clock=asyncio.get_running_loop().time)
+        self._turns = turns
+        self._new = True
         self._bell = asyncio.Event()
         nonces = map(f"{secrets.token_hex(4)}-{{}}".format, itertools.count(1))
         self._session = _SESSIONS[variant](views_for(proxy, self._bell.set), nonces, order)
@@ -122,7 +126,13 @@ class Dialogue:
         loop = asyncio.get_running_loop()
         while True:
             self._bell.clear()
-            await self._carry_out(self._session.poll(loop.time()))
+            if self._new:
+                async with self._turns.turn():
+                    await self._carry_out(self._session.poll(loop.time()))
+                # Until it holds something of every type it has asked for, the next answer may be all there is.
+                self._new = not all(self._session.acknowledged.values())
+            else:
+                await self._carry_out(self._session.poll(loop.time()))
             if self._bell.is_set():
                 continue
             moment = self._session.next_moment

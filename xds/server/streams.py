@@ -23,6 +23,7 @@ from xds.server import refusals
 from xds.server.access import Access
 from xds.server.authentication import Caller, Proof
 from xds.server.dialogue import Dialogue, Disconnected, Transport, Variant, parse
+from xds.server.first_answers import Turns
 from xds.server.proxies import Claims, Proxy, claims_of
 from xds.server.rates import Rate, Rates
 from xds.server.rechecks import Recheck, Rechecks
@@ -76,6 +77,7 @@ class Streams:
         self.limits: Final = limits
         self.order: Final = order
         self.rechecks: Final = rechecks or Rechecks()
+        self.turns: Final = Turns()
         self._opened = Rates(limits.opened)
         self._opened_from_host = Rates(limits.opened_from_host)
         self._open: dict[Stream, None] = {}
@@ -247,6 +249,7 @@ class Stream:
             order=streams.order,
             request_bytes=streams.limits.request_bytes,
             requests=streams.limits.requests,
+            turns=streams.turns,
         )
         proof = self._proof
         if proof is not None:
