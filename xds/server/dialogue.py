@@ -106,6 +106,9 @@ class Dialogue:
     def hear(self, request: DeltaRequest | SotwRequest) -> None:
         """Takes in a request; raises ProtocolViolation."""
         self._session.receive(request)
+        if request.held:
+            # Who comes back is told the difference, and that waits for nobody.
+            self._new = False
         if request.response_nonce:
             self._heard_ns[request.type_url] = time.time_ns()
         self._bell.set()

@@ -74,6 +74,11 @@ class DeltaRequest(Struct, frozen=True):
     error: str | None = None
     node: Node | None = None
 
+    @property
+    def held(self) -> bool:
+        """Whether the client names what an earlier stream gave it."""
+        return bool(self.initial_resource_versions)
+
 
 class SotwRequest(Struct, frozen=True):
     """An envoy.service.discovery.v3.DiscoveryRequest (state of the world).
@@ -87,6 +92,11 @@ class SotwRequest(Struct, frozen=True):
     response_nonce: str = ""
     error: str | None = None
     node: Node | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether the client names what this or an earlier stream gave it."""
+        return bool(self.version_info)
 
 
 def parse_delta(data: bytes) -> DeltaRequest:
