@@ -74,16 +74,13 @@ async def follow_secret(authority: AuthorityInForce, secret: Secret) -> None:
                 signer = authority.signer
                 if signer is not None:
                     await secret.make(contents_of(signer))
-                    log.warning("the certificate authority's Secret was gone, and is made again", extra=_what(secret))
+                    extra = {"object_name": str(secret)}
+                    log.warning("the certificate authority's Secret was gone, and is made again", extra=extra)
             elif entries != known:
                 authority.use(await asyncio.to_thread(_from_secret, entries, secret))
                 known = entries
         except (Unobtainable, CertificateAuthorityError) as error:
             log.error("the certificate authority stays as it is", extra={"cause": str(error)})
-
-
-def _what(secret: Secret) -> dict[str, str]:
-    return {"object_name": str(secret)}
 
 
 def _from_secret(entries: Mapping[str, bytes], secret: Secret) -> CertificateAuthority:

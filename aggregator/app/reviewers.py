@@ -72,7 +72,7 @@ class ClusterReviewer:
         self._remote_tokens = remote_tokens
 
     async def review(self, token: str, cluster: str) -> Identity | None:
-        """The identity behind a token of that cluster. Raises `watchers.kubernetes.token_reviews.Undecided`."""
+        """The identity behind a token of that cluster. Raises `watchers.kubernetes.reviews.Undecided`."""
         if cluster in ("", self._home):
             account = await self._reviews.review(token) if self._reviews is not None else None
             return None if account is None else _identity(account, await self._trust_domain(), "")

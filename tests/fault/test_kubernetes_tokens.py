@@ -17,7 +17,8 @@ from watchers.kubernetes import remote_tokens
 from watchers.kubernetes.issuer_keys import FRESH, HONOURED, PAUSE
 from watchers.kubernetes.kubeconfig import ApiServer
 from watchers.kubernetes.remote_tokens import VERIFIED, RemoteAccount, RemoteTokens
-from watchers.kubernetes.token_reviews import Account, Undecided
+from watchers.kubernetes.reviews import Undecided
+from watchers.kubernetes.token_reviews import Account
 
 CART = RemoteAccount(Account("shop", "cart"), "")
 

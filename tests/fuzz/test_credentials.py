@@ -18,8 +18,9 @@ from tests.kit.accounts import ZTUNNEL, Tokens
 from tests.kit.fuzzing import bounded, fuzz
 from tests.kit.hostile import LEAVES, damaged, damaged_value
 from watchers.kubernetes.expiry import token_expiry
+from watchers.kubernetes.reviews import Undecided
 from watchers.kubernetes.session import Broken, Reply
-from watchers.kubernetes.token_reviews import AUDIENCE, Account, TokenReviews, Undecided
+from watchers.kubernetes.token_reviews import AUDIENCE, Account, TokenReviews
 from xds.server.authentication import Authenticator, Caller, Identity, TokenFile, TokenFileError
 from xds.server.rates import Rate
 from xds.server.refusals import LONGEST_MESSAGE, Refusal

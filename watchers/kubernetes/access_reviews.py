@@ -18,8 +18,8 @@ from typing import Protocol
 import msgspec
 
 from watchers.facts.named import SecretAccess, access_key
-from watchers.kubernetes.events import refusal
-from watchers.kubernetes.session import Broken, Sends
+from watchers.kubernetes.reviews import Undecided, review
+from watchers.kubernetes.session import Sends
 from watchers.sink import Cause, Facts
 
 log = logging.getLogger(__name__)
@@ -35,10 +35,7 @@ AT_ONCE = 8
 
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0
 _SPREAD = 0.1
-_SECONDS = 5.0
 _LONGEST_REASON = 256
-_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-_GRANT = "grant this process create on subjectaccessreviews"
 
 
 class Taken(Protocol):
@@ -66,22 +63,10 @@ class Accounts(Protocol):
         """Rings the bell once there is something to take; at first that is all there is."""
 
 
-class Undecided(Exception):
-    """Nobody could be asked, or nobody answered: it says nothing about the account. ``ours``: we may not even ask."""
-
-    def __init__(self, reason: str, *, ours: bool = False) -> None:
-        super().__init__(reason)
-        self.ours = ours
-
-
 class _Status(msgspec.Struct):
     allowed: bool = False
     denied: bool = False
     reason: str = ""
-
-
-class _Review(msgspec.Struct):
-    status: _Status
 
 
 class ReviewedAccount:
@@ -179,28 +164,13 @@ class AccessReviews:
             await asyncio.sleep(account.pause * (1 + _SPREAD * self._chance()))
 
     async def _ask(self, namespace: str, name: str) -> _Status:
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": {
-                "user": f"system:serviceaccount:{namespace}:{name}",
-                # What its tokens would say: roles may be bound to these.
-                "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
-                "resourceAttributes": {"namespace": namespace, "verb": "list", "group": "", "resource": "secrets"},
-            },
+        spec = {
+            "user": f"system:serviceaccount:{namespace}:{name}",
+            # What its tokens would say: roles may be bound to these.
+            "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
+            "resourceAttributes": {"namespace": namespace, "verb": "list", "group": "", "resource": "secrets"},
         }
-        try:
-            reply = await self._requests.send("POST", _PATH, {}, msgspec.json.encode(review), seconds=_SECONDS)
-        except Broken as error:
-            raise Undecided(str(error)) from None
-        if reply.status not in (200, 201):
-            said = str(refusal(reply.status, reply.body, reply.headers))
-            ours = reply.status == 403
-            raise Undecided(f"{said}; {_GRANT}" if ours else said, ours=ours)
-        try:
-            return msgspec.json.decode(reply.body, type=_Review).status
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise Undecided("the answer is no SubjectAccessReview") from None
+        return await review(self._requests, "authorization.k8s.io/v1", "SubjectAccessReview", spec, _Status)
 
     def _warn(self, cause: str) -> None:
         """Once for each trouble: every account meets it."""

@@ -18,8 +18,8 @@ from typing import Protocol
 from watchers.kubernetes.events import refusal
 from watchers.kubernetes.key_sets import InvalidKeySet, KeySet, read_key_set
 from watchers.kubernetes.kubeconfig import ApiServer, InvalidKubeconfig
+from watchers.kubernetes.reviews import Undecided
 from watchers.kubernetes.session import Broken, Sends, Session
-from watchers.kubernetes.token_reviews import Undecided
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,8 @@ from cachetools import TLRUCache
 from watchers.clusters import Registered
 from watchers.kubernetes.issuer_keys import IssuerKeys, OpenSession, open_session
 from watchers.kubernetes.kubeconfig import ApiServer
-from watchers.kubernetes.token_reviews import Account, Undecided
+from watchers.kubernetes.reviews import Undecided
+from watchers.kubernetes.token_reviews import Account
 from watchers.kubernetes.token_verification import NotAccepted, read_token, verify
 
 log = logging.getLogger(__name__)

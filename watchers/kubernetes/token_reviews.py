@@ -17,9 +17,9 @@ from collections.abc import Callable
 import msgspec
 from cachetools import TLRUCache
 
-from watchers.kubernetes.events import refusal
 from watchers.kubernetes.expiry import token_expiry
-from watchers.kubernetes.session import Broken, Sends
+from watchers.kubernetes.reviews import Undecided, review
+from watchers.kubernetes.session import Sends
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +32,6 @@ HONOURED = 600.0
 
 _REFUSED = 10.0
 _MOST = 20_000
-_SECONDS = 5.0
-_PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 # A DNS label and a DNS subdomain, as the API server has them: they become parts of a SPIFFE id.
 _USER = re.compile(
     r"system:serviceaccount:([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?):([a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?)"
@@ -56,10 +54,6 @@ class Account(msgspec.Struct, frozen=True):
     pod_uid: str = ""
 
 
-class Undecided(Exception):
-    """Nobody could be asked, or nobody answered; it says nothing about the token."""
-
-
 class _User(msgspec.Struct):
     username: str = ""
     groups: list[str] | None = None
@@ -70,10 +64,6 @@ class _Status(msgspec.Struct):
     authenticated: bool = False
     user: _User | None = None
     audiences: list[str] | None = None
-
-
-class _Review(msgspec.Struct):
-    status: _Status
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -129,7 +119,10 @@ class TokenReviews:
 
     async def _ask(self, token: str) -> _Answer:
         try:
-            account = await self._reviewed(token)
+            spec = {"token": token, "audiences": self._audiences}
+            account = self._account(
+                await review(self._requests, "authentication.k8s.io/v1", "TokenReview", spec, _Status)
+            )
         except Undecided as error:
             # Once for each trouble: every proxy of the cluster meets it.
             if str(error) != self._trouble:
@@ -141,26 +134,6 @@ class TokenReviews:
         if account is None:
             return _Answer(None, now, now + _REFUSED)
         return _Answer(account, now, min(now + HONOURED, token_expiry(token) or now + HONOURED))
-
-    async def _reviewed(self, token: str) -> Account | None:
-        review = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenReview",
-            "spec": {"token": token, "audiences": self._audiences},
-        }
-        try:
-            reply = await self._requests.send("POST", _PATH, {}, msgspec.json.encode(review), seconds=_SECONDS)
-        except Broken as error:
-            raise Undecided(str(error)) from None
-        if reply.status not in (200, 201):
-            said = str(refusal(reply.status, reply.body, reply.headers))
-            cure = "; grant this process create on tokenreviews" if reply.status == 403 else ""
-            raise Undecided(f"{said}{cure}")
-        try:
-            status = msgspec.json.decode(reply.body, type=_Review).status
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise Undecided("the answer is no TokenReview") from None
-        return self._account(status)
 
     def _account(self, status: _Status) -> Account | None:
         """The account of an answer. An API server that knows no audiences names none: then nothing is accepted."""

@@ -196,12 +196,12 @@ class WorkloadCertificates:
 
     def _turn_over(self) -> None:
         """The authority in force says that it is another one, or that other roots are trusted."""
-        signed_by, roots, had = self._signed_by, self._roots, WORKLOAD_CERTIFICATE in self._own
+        signed_by, roots = self._signed_by, self._roots
         self._read_authority()
         if roots != self._roots:
             self._changed.add(ROOTS)
-        # One that was not asked for, or that the proxy came back with, is renewed as well: it is signed by the old one.
-        if signed_by != self._signed_by and (had or self._timer is not None) and self._renew():
+        # Of one that is in use a renewal is due some time, be it that the proxy came back with it.
+        if signed_by != self._signed_by and self._timer is not None and self._renew():
             self._changed.add(WORKLOAD_CERTIFICATE)
         if self._changed:
             self._bell()

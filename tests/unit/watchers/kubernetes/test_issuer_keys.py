@@ -14,8 +14,8 @@ from tests.kit.eventually import eventually
 from tests.kit.service_accounts import TokenIssuer
 from watchers.kubernetes.issuer_keys import CONFIGURATION, FRESH, HONOURED, KEYS, PAUSE, IssuerKeys
 from watchers.kubernetes.kubeconfig import ApiServer, InvalidKubeconfig
+from watchers.kubernetes.reviews import Undecided
 from watchers.kubernetes.session import Broken, Method, Reply
-from watchers.kubernetes.token_reviews import Undecided
 
 OLD, NEW = (ApiServer("https://beta.example", token=token) for token in ("t1", "t2"))
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from watchers.kubernetes.reviews import Undecided
 from watchers.kubernetes.session import Broken, Method, Reply
-from watchers.kubernetes.token_reviews import FRESH, HONOURED, Account, TokenReviews, Undecided
+from watchers.kubernetes.token_reviews import FRESH, HONOURED, Account, TokenReviews
 
 ZTUNNEL = {
     "username": "system:serviceaccount:istio-system:ztunnel",
