@@ -7,7 +7,7 @@ SourceFault (and add file and line) or count it. Nothing here decides what is va
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 Path = tuple[str | int, ...]
 """Where in an object something stands: names of fields, keys of maps and positions in lists."""
@@ -68,16 +68,25 @@ def field(path: Path) -> str:
 def refusal(message: str, document: object, *, confidential: bool = False) -> InvalidObject:
     """The InvalidObject for an error of msgspec about a value's type; ``document`` is the object it spoke of.
 
-    msgspec hides the keys of maps (``$.metadata.labels[...]``): the entry is found again by its type. Of a document
-    that is ``confidential`` no value is shown, only its type.
+    msgspec hides the keys of maps (``$.metadata.labels[...]``): the entry is found again by what is wrong with it. Of a
+    document that is ``confidential`` no value is shown, only its type.
     """
     parts = _MESSAGE.fullmatch(message)
     if parts is None:
         return InvalidObject((), message, "correct the object")
     what = parts["what"]
     mismatch = _MISMATCH.fullmatch(what)
+    bound, choice = _BOUND.fullmatch(what), _CHOICE.fullmatch(what)
     got = mismatch["got"] if mismatch else ""
-    path, value = _find(document, parts["path"] or "", got)
+
+    def at_fault(entry: object) -> bool:
+        if bound is not None:
+            return isinstance(entry, int) and not (
+                entry <= int(bound["bound"]) if bound["sign"] == "<=" else entry >= int(bound["bound"])
+            )
+        return repr(entry) == choice["value"] if choice is not None else _fits(entry, got)
+
+    path, value = _find(document, parts["path"] or "", at_fault)
     if mismatch and confidential:
         expected = _expected(mismatch["wanted"])
         return InvalidObject(path, f"is {_TYPES.get(got, got)}, must be {expected}", f"write {expected} there")
@@ -85,12 +94,12 @@ def refusal(message: str, document: object, *, confidential: bool = False) -> In
         return _mismatch(path, value, mismatch["wanted"], got)
     if missing := _MISSING.fullmatch(what):
         return InvalidObject((*path, missing["field"]), "is missing", "add it")
-    if bound := _BOUND.fullmatch(what):
+    if bound is not None:
         side = "at most" if bound["sign"] == "<=" else "at least"
         return InvalidObject(
             path, f"is {_shown(value)}, must be {side} {bound['bound']}", "use a port number from 1 to 65535"
         )
-    if _CHOICE.fullmatch(what):
+    if choice is not None:
         return InvalidObject(
             path, f"is {_shown(value)}, which this field cannot be", "use one of its documented values"
         )
@@ -108,8 +117,7 @@ def _mismatch(path: Path, value: object, wanted: str, got: str) -> InvalidObject
         cure = "write a list: every entry begins with '- '"
     else:
         cure = f"write {expected} there"
-    shown = _TYPES.get(got, got) if got in ("array", "object") else _shown(value)
-    return InvalidObject(path, f"is {shown}, must be {expected}", cure)
+    return InvalidObject(path, f"is {_shown(value)}, must be {expected}", cure)
 
 
 def _wants(wanted: str) -> list[str]:
@@ -120,8 +128,11 @@ def _expected(wanted: str) -> str:
     return " or ".join(_TYPES.get(name, name) for name in _wants(wanted))
 
 
-def _find(document: object, rest: str, got: str) -> tuple[Path, object]:
-    """The path and the value msgspec's path leads to in a document, as far as it can be followed."""
+def _find(document: object, rest: str, at_fault: Callable[[object], bool]) -> tuple[Path, object]:
+    """The path and the value msgspec's path leads to in a document, as far as it can be followed.
+
+    Of a map it is the first entry that is ``at_fault``.
+    """
     path: list[str | int] = []
     value = document
     while rest:
@@ -129,7 +140,7 @@ def _find(document: object, rest: str, got: str) -> tuple[Path, object]:
             rest = rest.removeprefix("[...]")
             if not isinstance(value, Mapping):
                 break
-            key = next((key for key, entry in value.items() if _fits(entry, got)), None)
+            key = next((key for key, entry in value.items() if at_fault(entry)), None)
             if key is None:
                 break
             path.append(str(key))
@@ -164,7 +175,11 @@ def _type_name(value: object) -> str:
         return "bool"
     if value is None:
         return "null"
-    names = {str: "str", int: "int", float: "float", list: "array", dict: "object"}
+    if isinstance(value, Mapping):
+        return "object"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "array"
+    names = {str: "str", int: "int", float: "float"}
     return names.get(type(value), type(value).__name__)
 
 
@@ -173,5 +188,7 @@ def _shown(value: object) -> str:
         return "true" if value else "false"
     if value is None:
         return "null"
+    if not isinstance(value, str | int | float):
+        return _TYPES.get(_type_name(value), "something else")
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -31,12 +31,12 @@ from watchers.facts import (
     secrets,
 )
 from watchers.facts.invalid import InvalidObject, refusal
+from watchers.facts.opened import opened
 from watchers.facts.repair import repaired
 
 Item = TypeVar("Item")
 Keyed = tuple[ObjectKey, Fact]
 
-_ANY = msgspec.json.Decoder(Any)
 _NOT_JSON = "correct the JSON"
 _LONGEST_NAME = 253
 _SHOWN = 40
@@ -173,8 +173,8 @@ class Kind:
                 wire = self._object.decode(data)
             keyed = self._fact(wire, cluster, system_namespace)
         except (msgspec.DecodeError, RecursionError, InvalidObject) as error:
-            # Only now are all values built, to say which object and field it is.
-            document = _values(data) if isinstance(error, msgspec.ValidationError | InvalidObject) else None
+            # Only now is it looked at a second time, to say which object and field it is.
+            document = opened(data) if isinstance(error, msgspec.ValidationError | InvalidObject) else None
             if isinstance(error, InvalidObject):
                 raise self._about(error, document, cluster) from None
             if isinstance(error, msgspec.ValidationError):
@@ -207,7 +207,7 @@ class Kind:
             read = self.decode_json
         for item in page.items or ():
             if bounded and memoryview(item).nbytes > most_bytes:
-                values = _values(item)
+                values = opened(item)
                 metadata = values.get("metadata") if isinstance(values, Mapping) else None
                 too_large = self.too_large(metadata, most_bytes, cluster)
                 if not too_large.key or self.counts(too_large.key[2]):
@@ -458,13 +458,6 @@ def _decoded(decoder: msgspec.json.Decoder[Any], data: bytes | msgspec.Raw) -> A
         raise
     except (msgspec.DecodeError, RecursionError):
         return decoder.decode(repaired(bytes(data)))
-
-
-def _values(data: bytes | msgspec.Raw) -> object:
-    try:
-        return _decoded(_ANY, data)
-    except (msgspec.DecodeError, RecursionError):
-        return None
 
 
 def _raw_page(data: bytes) -> PageObject[msgspec.Raw]:

@@ -51,13 +51,32 @@ def test_the_seed_of_a_round_makes_the_same_inputs(monkeypatch: pytest.MonkeyPat
     assert len(rounds[0]) > 10
 
 
+def test_two_runs_try_the_same_inputs_unless_random_ones_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzzing, "SECONDS", 0)
+    runs: list[list[bytes]] = [[], [], []]
+    for seen, chance in zip(runs, (False, False, True), strict=True):
+        monkeypatch.setattr(fuzzing, "_RANDOM", chance)
+        fuzz(seen.append, damaged(st.just(b"some bytes")))
+    assert runs[0] == runs[1] != runs[2]
+
+
+def test_an_input_that_is_too_large_to_be_shown_fails_as_itself() -> None:
+    def check(data: bytes) -> None:
+        raise RuntimeError(len(data))
+
+    with pytest.raises(RuntimeError, match="100000"):
+        fuzz(check, st.just(b"x" * 100_000))
+
+
 def test_it_goes_on_until_the_time_is_over() -> None:
     begun = time.monotonic()
     assert fuzz(lambda _: None, st.integers()) > 50
     assert time.monotonic() - begun >= fuzzing.SECONDS
 
 
-def test_what_takes_too_long_is_a_fault_whatever_its_outcome() -> None:
+def test_what_takes_too_long_is_a_fault_whatever_its_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzzing, "_slowness", lambda: 1.0)
+
     def busy(fail: bool) -> None:
         end = time.thread_time() + 2 * fuzzing.MOST_SECONDS
         while time.thread_time() < end:
@@ -68,6 +87,9 @@ def test_what_takes_too_long_is_a_fault_whatever_its_outcome() -> None:
     for fail in (False, True):
         with pytest.raises(AssertionError, match="ms of CPU"):
             bounded(lambda fail=fail: busy(fail))  # type: ignore[misc]
+
+    monkeypatch.setattr(fuzzing, "_slowness", lambda: 20.0)
+    bounded(lambda: busy(False))
 
 
 def test_what_is_quick_has_its_outcome() -> None:
