@@ -227,6 +227,22 @@ CATALOGUE: dict[str, Entry] = {
         "A path of an Ingress can match no request (it holds ?, # or what URLs must escape); it is left out.",
         "Correct the path.",
     ),
+    "AnnotationInvalid": Entry(
+        "error",
+        "An annotation of an Ingress has a value that means nothing; the Ingress is served as without it.",
+        "Correct the value, as docs/reference/annotations.md says.",
+    ),
+    "AnnotationUnknown": Entry(
+        "warning",
+        "An Ingress asks by an annotation for something that is not there; it is served as without it.",
+        "Correct the name, or do without: docs/reference/annotations.md lists what there is.",
+    ),
+    "AnnotationUnsupported": Entry(
+        "warning",
+        "An Ingress asks for something that other controllers do and gateways of Isthmus do not, or not in that way; it"
+        " is served as without it.",
+        "Do without it, or as docs/reference/annotations.md says.",
+    ),
     "PathClaimed": Entry(
         "warning",
         "Two rules claim the same host and path; the first in order has it (the older Ingress, then by namespace and"

@@ -15,14 +15,16 @@ from aggregator.graph import At, Collection, Graph, Sums
 from aggregator.mesh.global_services import Service
 from aggregator.mesh.home import Home
 from aggregator.mesh.services import Port
+from aggregator.traffic.annotations.connections import DEFAULT, Connections, of_text
 from aggregator.traffic.ingresses import Claim, ClaimKey
 
 
 class Backend(msgspec.Struct, frozen=True, gc=False):
-    """A service and port that Ingresses lead to. `key` is `ing|<namespace>|<service>|<port number or name>`.
+    """A service and port that Ingresses lead to, by the key that aggregator.traffic.ingresses.backend_key gives it.
 
     `service` is the key `<namespace>/<hostname>`, `port` the number of the service's port (0: it has no such port, or
-    does not exist), `protocol` what is spoken there ("" unknown; see aggregator.mesh.services.Port).
+    does not exist), `protocol` what is spoken there ("" unknown; see aggregator.mesh.services.Port). `connections` is
+    what Ingresses want of it.
     """
 
     key: str
@@ -30,6 +32,7 @@ class Backend(msgspec.Struct, frozen=True, gc=False):
     port: int
     protocol: str
     found: bool
+    connections: Connections = DEFAULT
 
 
 def declare(
@@ -41,12 +44,13 @@ def declare(
         return [(name, "uses", 1) for name in claim.backends]
 
     def backend(at: At, key: str, _uses: Sums) -> Backend:
-        _, namespace, name, port = key.split("|")
+        _, namespace, name, port, *unlike = key.split("|")
+        connections = of_text(unlike[0]) if unlike else DEFAULT
         service_key = f"{namespace}/{name}.{namespace}.svc.{home.domain_suffix}"
         found = _port(at.get(services, service_key), port)
         if found is None:
-            return Backend(key, service_key, 0, "", found=False)
-        return Backend(key, service_key, found.number, found.protocol, found=True)
+            return Backend(key, service_key, 0, "", found=False, connections=connections)
+        return Backend(key, service_key, found.number, found.protocol, found=True, connections=connections)
 
     named = graph.derive("backends", graph.fold("uses of backends", claims, uses), backend)
 
@@ -57,7 +61,7 @@ def declare(
             found = at.get(named, name)
             if found is None or not found.found:
                 complete = False
-                _, namespace, service, port = name.split("|")
+                _, namespace, service, port = name.split("|")[:4]
                 detail = f"there is no Service {namespace}/{service} with port {port}"
                 at.note(claim.origin, Finding(claim.origin, "BackendNotFound", claim.field_of(name), detail))
         return complete

@@ -16,17 +16,22 @@ from aggregator.graph import At, Collection, Graph, Outcome, Withheld
 from aggregator.mesh.home import Home
 from aggregator.order import rank
 from aggregator.security.certificates import Certificate
+from aggregator.traffic.annotations.settings import NO_SETTINGS, Settings
 from aggregator.traffic.ingresses import EXACT, Claim, ClaimKey, PathClaim, PathKind
 from watchers.facts.keys import ObjectKey
 
 
 class Rule(msgspec.Struct, frozen=True, gc=False):
-    """A path of a host and the key of the backend it leads to ("": one that is not supported); see PathClaim."""
+    """A path of a host and the key of the backend it leads to ("": one that is not supported); see PathClaim.
+
+    `settings` are what its Ingress asks for in annotations.
+    """
 
     path: str
     kind: PathKind
     backend: str
     origin: ObjectKey
+    settings: Settings = NO_SETTINGS
 
 
 class Host(msgspec.Struct, frozen=True, gc=False):
@@ -119,7 +124,7 @@ def _rules(at: At, host: str, order: list[Claim]) -> tuple[Rule, ...]:
         # Behind all rules of all Ingresses, so that it hides none.
         if claim.default is not None:
             _claim(at, host, claim, claim.default, won)
-    rules = [Rule(path.path, path.kind, path.backend, claim.origin) for claim, path in won.values()]
+    rules = [Rule(path.path, path.kind, path.backend, claim.origin, claim.settings) for claim, path in won.values()]
     rules.sort(key=lambda rule: (rule.kind != EXACT, -len(rule.path), rule.path))
     return tuple(rules)
 

@@ -19,6 +19,9 @@ from aggregator.mesh.addresses import is_dns_name
 from aggregator.mesh.home import Home
 from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.security.certificates import Certificate
+from aggregator.traffic.annotations.connections import DEFAULT as DEFAULT_CONNECTIONS
+from aggregator.traffic.annotations.connections import Connections
+from aggregator.traffic.annotations.settings import NO_SETTINGS, Settings, settings
 from aggregator.traffic.ingress_classes import Judge
 from watchers.facts.keys import ObjectKey
 from watchers.facts.networking import Ingress, IngressBackend
@@ -53,7 +56,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     """What one Ingress claims of one host.
 
     `default` is the backend behind all paths (None: nothing is), `secret` the key of the TLS Secret. A host that is
-    named for TLS only is not `ruled`.
+    named for TLS only is not `ruled`. `settings` are what the Ingress asks for in annotations.
     """
 
     origin: ObjectKey
@@ -63,6 +66,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     default: PathClaim | None
     secret: ObjectKey | None
     ruled: bool
+    settings: Settings = NO_SETTINGS
 
     @property
     def backends(self) -> tuple[str, ...]:
@@ -98,8 +102,12 @@ def declare(
         if refusal is not None:
             yield nowhere, refusal
             return
-        paths = _paths(at, key, ingress)
-        default = _default(at, key, ingress)
+        asked, problems = settings(ingress.annotations)
+        for problem in problems:
+            field = f'metadata.annotations["{problem.annotation}"]'
+            at.note(key, Finding(key, problem.code, field, problem.detail))
+        paths = _paths(at, key, ingress, asked)
+        default = _default(at, key, ingress, asked)
         secrets = _secrets(at, key, ingress, paths, certificates)
         for host in {**paths, **secrets}:
             yield (
@@ -112,13 +120,14 @@ def declare(
                     default=default if host in paths else None,
                     secret=secrets.get(host),
                     ruled=host in paths,
+                    settings=asked,
                 ),
             )
 
     return graph.expand("claims of ingresses", ingresses, claims)
 
 
-def _paths(at: At, key: ObjectKey, ingress: Ingress) -> dict[str, list[PathClaim]]:
+def _paths(at: At, key: ObjectKey, ingress: Ingress, asked: Settings) -> dict[str, list[PathClaim]]:
     """The paths of each host that has a rule, in the order of the Ingress."""
     found: dict[str, list[PathClaim]] = {}
     for number, rule in enumerate(ingress.rules):
@@ -132,7 +141,7 @@ def _paths(at: At, key: ObjectKey, ingress: Ingress) -> dict[str, list[PathClaim
             if _UNREACHABLE.search(path):
                 at.note(key, Finding(key, "PathInvalid", f"{field}.path", f"no request has the path {one.path[:80]!r}"))
                 continue
-            backend = _backend(at, key, one.backend, f"{field}.backend")
+            backend = _backend(at, key, one.backend, f"{field}.backend", asked)
             if one.path_type == EXACT:
                 paths.append(PathClaim(EXACT, path, backend, field))
             else:
@@ -140,26 +149,32 @@ def _paths(at: At, key: ObjectKey, ingress: Ingress) -> dict[str, list[PathClaim
     return found
 
 
-def _default(at: At, key: ObjectKey, ingress: Ingress) -> PathClaim | None:
+def _default(at: At, key: ObjectKey, ingress: Ingress, asked: Settings) -> PathClaim | None:
     if ingress.default_backend is None:
         return None
     field = "spec.defaultBackend"
     if not ingress.rules:
         at.note(key, Finding(key, "HostNotServed", field, "it is for all hosts"))
         return None
-    return PathClaim(PREFIX, "/", _backend(at, key, ingress.default_backend, field), field)
+    return PathClaim(PREFIX, "/", _backend(at, key, ingress.default_backend, field, asked), field)
 
 
-def _backend(at: At, key: ObjectKey, backend: IngressBackend, field: str) -> str:
+def _backend(at: At, key: ObjectKey, backend: IngressBackend, field: str, asked: Settings) -> str:
     if not backend.service:
         at.note(key, Finding(key, "BackendNotService", field, "it names no service"))
         return ""
-    return backend_key(key[2], backend.service, backend.port)
+    return backend_key(key[2], backend.service, backend.port, asked.connections)
 
 
-def backend_key(namespace: str, service: str, port: int | str) -> str:
-    """`ing|<namespace>|<service>|<port number or name>`, which is also the name of the backend's cluster."""
-    return f"ing|{namespace}|{service}|{port}"
+def backend_key(
+    namespace: str, service: str, port: int | str, connections: Connections = DEFAULT_CONNECTIONS
+) -> str:
+    """`ing|<namespace>|<service>|<port number or name>`, which is also the name of the backend's cluster.
+
+    Where it is not spoken to as all are, how stands behind another `|`.
+    """
+    text = connections.text()
+    return f"ing|{namespace}|{service}|{port}|{text}" if text else f"ing|{namespace}|{service}|{port}"
 
 
 def _secrets(

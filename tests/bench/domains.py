@@ -37,7 +37,7 @@ from tests.kit.envoy import binary
 from tests.kit.eventually import eventually
 from tests.kit.ingress_gateway import APPLICATION, IngressGateway, answer
 from tests.kit.manifests import Manifest
-from xds.messages.route import SCOPED_ROUTE_TYPE
+from xds.messages.scope import SCOPED_ROUTE_TYPE
 from xds.records import Ack, Push
 
 SIZES: Final = {"small": (20, 2_000), "full": (100, 20_000)}

@@ -18,7 +18,7 @@ from tests.kit.eventually import eventually
 from tests.kit.ingress_gateway import APPLICATION, IngressGateway
 from xds.messages.assignment import ASSIGNMENT_TYPE
 from xds.messages.cluster import CLUSTER_TYPE
-from xds.messages.route import SCOPED_ROUTE_TYPE
+from xds.messages.scope import SCOPED_ROUTE_TYPE
 from xds.messages.secret import SECRET_TYPE
 
 

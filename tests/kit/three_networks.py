@@ -22,7 +22,7 @@ from tests.kit.world import World, fact
 from xds.messages.assignment import ASSIGNMENT_TYPE
 from xds.messages.cluster import CLUSTER_TYPE
 from xds.messages.hbone import Profile
-from xds.messages.route import SCOPED_ROUTE_TYPE
+from xds.messages.scope import SCOPED_ROUTE_TYPE
 
 Object = tuple[str, Manifest]
 """A cluster and an object of it."""

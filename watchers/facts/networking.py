@@ -18,6 +18,8 @@ from watchers.facts.metadata import Name, cluster_key, created, namespaced_key
 
 CLASS_ANNOTATION = "kubernetes.io/ingress.class"
 DEFAULT_CLASS_ANNOTATION = "ingressclass.kubernetes.io/is-default-class"
+ANNOTATION_PREFIXES = ("isthmus.io/", "higress.io/", "nginx.ingress.kubernetes.io/")
+"""Whose annotations of an Ingress are kept, besides that of its class. What they mean is judged elsewhere."""
 
 
 class IngressBackend(msgspec.Struct, frozen=True, gc=False):
@@ -53,7 +55,7 @@ class IngressTLS(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ingress(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="Ingress"):
-    """An Ingress. `class_name` is spec.ingressClassName, `annotations` those that are used.
+    """An Ingress. `class_name` is spec.ingressClassName, `annotations` those that may mean something here, by key.
 
     `addresses` are those its status shows, `told` whether some of that was written by us.
     """
@@ -79,16 +81,10 @@ class IngressClass(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag=
 # Ingress on the wire
 
 
-class IngressAnnotations(msgspec.Struct, gc=False):
-    """The annotations kept of an Ingress."""
-
-    ingress_class: str | None = msgspec.field(default=None, name=CLASS_ANNOTATION)
-
-
 class IngressMeta(Name, gc=False):
     """``metadata`` of an Ingress."""
 
-    annotations: IngressAnnotations | None = None
+    annotations: dict[str, str | None] | None = None
     creation: str | None = msgspec.field(default=None, name="creationTimestamp")
     managed: list[ManagedFields] | None = msgspec.field(default=None, name="managedFields")
 
@@ -166,9 +162,8 @@ _PATH_TYPES = ("Exact", "Prefix", "ImplementationSpecific")
 def read_ingress(wire: IngressObject, cluster: str) -> tuple[ObjectKey, Ingress]:
     """Key and fact of an Ingress."""
     metadata, spec = wire.metadata, wire.spec or _NO_SPEC
-    annotations = metadata.annotations
     return namespaced_key(cluster, "Ingress", metadata), Ingress(
-        shared_annotations((CLASS_ANNOTATION, annotations.ingress_class)) if annotations else (),
+        _annotations(metadata.annotations) if metadata.annotations else (),
         created(metadata.creation),
         intern(spec.class_name or ""),
         _backend(spec.default_backend, "spec", "defaultBackend") if spec.default_backend else None,
@@ -177,6 +172,11 @@ def read_ingress(wire: IngressObject, cluster: str) -> tuple[ObjectKey, Ingress]
         read_addresses(wire.status),
         is_told(metadata.managed),
     )
+
+
+def _annotations(given: dict[str, str | None]) -> Labels:
+    kept = [item for item in given.items() if item[0] == CLASS_ANNOTATION or item[0].startswith(ANNOTATION_PREFIXES)]
+    return shared_annotations(*sorted(kept))
 
 
 def _rule(wire: RuleObject, number: int) -> IngressRule:

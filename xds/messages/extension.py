@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
+from xds import protos
+
 if TYPE_CHECKING:
     from google.protobuf.message import Message
-
-    from xds import protos
 
 _PREFIX: Final = "type.googleapis.com/"
 
@@ -51,3 +51,9 @@ def write_any(place: protos.google.protobuf.Any, one: Extension) -> None:
     """Fill a place that takes no name."""
     place.type_url = one.type_url
     place.value = one.data
+
+
+def write_ads(source: protos.envoy.config.core.v3.ConfigSource) -> None:
+    """Fill an empty message: what is there is fetched over the stream that everything comes over."""
+    source.ads.SetInParent()
+    source.resource_api_version = protos.envoy.config.core.v3.V3

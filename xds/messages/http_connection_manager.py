@@ -9,14 +9,12 @@ there, disabled.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from xds import protos
-from xds.messages.extension import Extension, extension, write_extension
+from xds.messages.extension import Extension, extension, write_ads, write_extension
 from xds.messages.filters import STARTED, AccessLog, http_router, write_access_log
-
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
+from xds.messages.http_filters import http_filters
 
 CLASS_HEADER: Final = "x-isthmus-class"
 HOST_HEADER: Final = "x-isthmus-host"
@@ -26,9 +24,6 @@ SCOPE_HEADERS: Final = (CLASS_HEADER, HOST_HEADER)
 NO_NAME: Final = "__nosni__"
 """The name under which a certificate is asked for if the client names no host; no host can have it."""
 
-CLUSTER_TIMEOUT: Final = 2
-"""Seconds a request waits for its cluster. Every cluster that a route names is told, so this is for a control plane
-that cannot be reached."""
 HEADERS_TIMEOUT: Final = 30
 """Seconds a client may take to send the headers of a request."""
 
@@ -56,7 +51,6 @@ LOGGED: Final = {
 """What is written down of each request."""
 
 _ext = protos.envoy.extensions
-_http = protos.envoy.extensions.filters.http
 
 
 def on_demand_tls() -> Extension:
@@ -68,7 +62,7 @@ def on_demand_tls() -> Extension:
     context.common_tls_context.alpn_protocols.extend(("h2", "http/1.1"))
     mapper = _ext.transport_sockets.tls.cert_mappers.sni.v3.SNI(default_value=NO_NAME)
     selector = _ext.transport_sockets.tls.cert_selectors.on_demand_secret.v3.Config()
-    _write_ads(selector.config_source)
+    write_ads(selector.config_source)
     write_extension(selector.certificate_mapper, extension("envoy.tls.certificate_mappers.sni", mapper))
     write_extension(
         context.common_tls_context.custom_tls_certificate_selector,
@@ -101,33 +95,20 @@ def scoped_manager(
         fragment = scoped.scope_key_builder.fragments.add()
         fragment.header_value_extractor.name = header
         fragment.header_value_extractor.index = 0
-    _write_ads(scoped.rds_config_source)
-    _write_ads(scoped.scoped_rds.scoped_rds_config_source)
+    write_ads(scoped.rds_config_source)
+    write_ads(scoped.scoped_rds.scoped_rds_config_source)
     scoped.scoped_rds.scoped_rds_config_source.initial_fetch_timeout.SetInParent()  # 0: no routes are no answer
     if secure:
         mapper = config.local_reply_config.mappers.add()
         mapper.filter.response_flag_filter.flags.append("NR")
         mapper.status_code.value = 421
-    for name, message, disabled in _http_filters():
+    for name, message, disabled in http_filters():
         added = config.http_filters.add(disabled=disabled)
         write_extension(added, extension(name, message))
     write_extension(config.http_filters.add(), http_router())
     for log in access_logs:
         write_access_log(config.access_log.add(), log)
     return extension("envoy.filters.network.http_connection_manager", config)
-
-
-def _http_filters() -> tuple[tuple[str, Message, bool], ...]:
-    """Name, configuration and whether it is disabled, of all filters before the router."""
-    on_demand = _http.on_demand.v3.OnDemand()
-    _write_ads(on_demand.odcds.source)
-    on_demand.odcds.timeout.seconds = CLUSTER_TIMEOUT
-    return (
-        ("envoy.filters.http.cors", _http.cors.v3.Cors(), True),
-        ("envoy.filters.http.rbac", _http.rbac.v3.RBAC(), True),
-        ("envoy.filters.http.header_mutation", _http.header_mutation.v3.HeaderMutation(), True),
-        ("envoy.filters.http.on_demand", on_demand, False),
-    )
 
 
 def _scope_headers(scope_class: str) -> Extension:
@@ -137,8 +118,3 @@ def _scope_headers(scope_class: str) -> Extension:
         append.header.key, append.header.value = key, value
         append.append_action = protos.envoy.config.core.v3.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
     return extension("envoy.http.early_header_mutation.header_mutation", mutation)
-
-
-def _write_ads(source: protos.envoy.config.core.v3.ConfigSource) -> None:
-    source.ads.SetInParent()
-    source.resource_api_version = protos.envoy.config.core.v3.V3

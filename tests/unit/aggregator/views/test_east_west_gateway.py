@@ -17,7 +17,7 @@ from xds.messages.assignment import ASSIGNMENT_TYPE
 from xds.messages.cluster import CLUSTER_TYPE
 from xds.messages.hbone import Profile
 from xds.messages.listener import LISTENER_TYPE
-from xds.messages.route import SCOPED_ROUTE_TYPE
+from xds.messages.scope import SCOPED_ROUTE_TYPE
 from xds.messages.secret import SECRET_TYPE
 from xds.messages.workload import ADDRESS_TYPE
 

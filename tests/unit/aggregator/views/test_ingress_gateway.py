@@ -10,7 +10,8 @@ import pytest
 
 from aggregator.graph import Pass
 from aggregator.pipeline import RESOURCES
-from aggregator.views.ingress_gateway import STANDING_CLUSTERS, scope_name, view_of
+from aggregator.views.ingress_gateway import STANDING_CLUSTERS, view_of
+from aggregator.views.ingress_routes import scope_name
 from aggregator.views.view import View
 from tests.kit import certificates as c
 from tests.kit import manifests as m
@@ -18,7 +19,7 @@ from tests.kit.world import World
 from xds.messages.assignment import ASSIGNMENT_TYPE
 from xds.messages.cluster import CLUSTER_TYPE
 from xds.messages.listener import LISTENER_TYPE
-from xds.messages.route import SCOPED_ROUTE_TYPE
+from xds.messages.scope import SCOPED_ROUTE_TYPE
 from xds.messages.secret import SECRET_TYPE
 from xds.messages.workload import ADDRESS_TYPE
 

@@ -6,18 +6,8 @@ import pytest
 
 from xds import protos
 from xds.encoded import encode
-from xds.messages.route import (
-    NOT_FOUND,
-    TO_HTTPS,
-    Answer,
-    Comparison,
-    PathMatch,
-    Route,
-    Scope,
-    ToCluster,
-    encode_route,
-    encode_scope,
-)
+from xds.messages.route import NOT_FOUND, TO_HTTPS, Answer, Comparison, PathMatch, Route, ToCluster, encode_route
+from xds.messages.scope import Scope, encode_scope
 
 proto = protos.envoy.config.route.v3
 

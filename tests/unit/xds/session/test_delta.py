@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.xds.session.model import DeltaClient, View, World, version
 from xds.messages.authorization import AUTHORIZATION_TYPE
-from xds.messages.route import SCOPED_ROUTE_TYPE
+from xds.messages.scope import SCOPED_ROUTE_TYPE
 from xds.messages.workload import ADDRESS_TYPE
 from xds.session import delta
 from xds.session.delta import DeltaExchange

@@ -10,7 +10,7 @@ from xds.messages.assignment import ASSIGNMENT_TYPE
 from xds.messages.authorization import AUTHORIZATION_TYPE
 from xds.messages.cluster import CLUSTER_TYPE
 from xds.messages.listener import LISTENER_TYPE
-from xds.messages.route import SCOPED_ROUTE_TYPE
+from xds.messages.scope import SCOPED_ROUTE_TYPE
 from xds.messages.secret import SECRET_TYPE
 from xds.messages.workload import WORKLOAD_TYPE
 from xds.session.ordering import MAKE_BEFORE_BREAK

@@ -1,0 +1,108 @@
+"""The annotations of one Ingress, read one by one: each value typed and checked, each fault kept with its cure.
+
+In: annotations as the fact has them. Out: values for the records of the neighbouring modules, and problems for whoever
+knows the Ingress. Names are written without their prefix, of which isthmus.io/ goes before higress.io/ before
+nginx.ingress.kubernetes.io/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import msgspec
+
+from watchers.facts.keys import Labels
+from watchers.facts.networking import ANNOTATION_PREFIXES
+
+T = TypeVar("T")
+
+LONGEST: Final = 4096
+"""Bytes of an annotation that are read."""
+
+
+class Problem(msgspec.Struct, frozen=True, gc=False):
+    """What is wrong with an annotation: the code of a finding, the annotation's full name and what is the matter."""
+
+    code: str
+    annotation: str
+    detail: str
+
+
+class Refused(ValueError):
+    """A value that means nothing; the text says what it would have to be."""
+
+
+class Given:
+    """The annotations of an Ingress. Whatever is read is taken note of, with what was wrong about it."""
+
+    def __init__(self, annotations: Labels) -> None:
+        self._values: dict[str, tuple[str, str]] = {}
+        for prefix in reversed(ANNOTATION_PREFIXES):
+            for key, value in annotations:
+                if key.startswith(prefix):
+                    self._values[key[len(prefix) :]] = (key, value)
+        self._read: set[str] = set()
+        self.problems: list[Problem] = []
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def value(self, name: str, read: Callable[[str], T], default: T) -> T:
+        """What `read` makes of an annotation; `default` without one, or if it raises Refused."""
+        self._read.add(name)
+        key, text = self._values.get(name, ("", ""))
+        if not key:
+            return default
+        try:
+            if len(text) > LONGEST:
+                raise Refused(f"must have at most {LONGEST:,} characters")
+            return read(text.strip())
+        except Refused as error:
+            self.problems.append(Problem("AnnotationInvalid", key, f"is {text[:80]!r}, {error}"))
+            return default
+
+    def refuse(self, name: str, detail: str, code: str = "AnnotationInvalid") -> None:
+        """Keeps what is wrong with an annotation that can be read by itself."""
+        self._read.add(name)
+        key, _ = self._values.get(name, (name, ""))
+        self.problems.append(Problem(code, key, detail))
+
+    def unread(self) -> list[tuple[str, str]]:
+        """Name and key of all that nobody has asked for, in the order of their keys."""
+        left = [(name, key) for name, (key, _) in self._values.items() if name not in self._read]
+        return sorted(left, key=lambda one: one[1])
+
+
+def flag(text: str) -> bool:
+    """A switch."""
+    if text.lower() not in ("true", "false"):
+        raise Refused('must be "true" or "false"')
+    return text.lower() == "true"
+
+
+def number(least: int, most: int) -> Callable[[str], int]:
+    """A whole number within bounds."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 12 and least <= int(text) <= most):
+            raise Refused(f"must be a whole number from {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    """One of some words."""
+
+    def read(text: str) -> str:
+        if text not in choices:
+            raise Refused(f"must be one of {', '.join(choices)}")
+        return text
+
+    return read
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """Words between commas, without those that are empty."""
+    return tuple(word for word in (one.strip() for one in text.split(",")) if word)

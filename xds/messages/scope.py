@@ -1,0 +1,62 @@
+"""ScopedRouteConfiguration of Envoy's SRDS: the routes of one host, as a resource of their own.
+
+Records and their encoders. A scope is found by its key, a text for each fragment that the listener makes of a request
+(xds.messages.http_connection_manager); the routes are inside it, so that a host is one resource and its change no
+other's. Routes (xds.messages.route) are composed by concatenation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+
+from xds import protos
+from xds.encoded import Encoded, concatenate
+
+SCOPED_ROUTE_TYPE: Final = "type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration"
+
+_route = protos.envoy.config.route.v3
+# Field numbers, for composing by concatenation.
+_CONFIGURATION: Final = 5  # ScopedRouteConfiguration.route_configuration
+_VIRTUAL_HOSTS: Final = 2  # RouteConfiguration.virtual_hosts
+_ROUTES: Final = 3  # VirtualHost.routes
+
+
+class Scope(Struct, frozen=True, gc=False):
+    """The routes of one host, in the order of matching; `key` has a text for each fragment, and stands for the scope
+    wherever people read of it. `name` is the resource's.
+
+    `hidden_headers` are those the listener made the key of, which nobody behind it should see.
+    """
+
+    name: str
+    key: tuple[str, ...]
+    host: str
+    routes: tuple[Encoded, ...]
+    hidden_headers: tuple[str, ...] = ()
+
+
+def encode_scope(scope: Scope) -> Encoded:
+    """The bytes of a ScopedRouteConfiguration."""
+    virtual_host = concatenate(_virtual_host(scope.host), [(_ROUTES, route) for route in scope.routes])
+    head = _route.RouteConfiguration(name="|".join(scope.key), request_headers_to_remove=scope.hidden_headers)
+    # Clusters come on demand, after the routes that name them.
+    head.validate_clusters.SetInParent()
+    configuration = concatenate(head.SerializeToString(deterministic=True), [(_VIRTUAL_HOSTS, virtual_host)])
+    return concatenate(_key(scope.name, scope.key), [(_CONFIGURATION, configuration)])
+
+
+def _virtual_host(host: str) -> bytes:
+    message = _route.VirtualHost(name=host, domains=["*"])  # the scope has chosen the host
+    message.retry_policy.retry_on = "connect-failure,refused-stream"
+    message.retry_policy.num_retries.value = 2
+    return message.SerializeToString(deterministic=True)
+
+
+def _key(name: str, fragments: Iterable[str]) -> bytes:
+    message = _route.ScopedRouteConfiguration(name=name)
+    for fragment in fragments:
+        message.key.fragments.add(string_key=fragment)
+    return message.SerializeToString(deterministic=True)
