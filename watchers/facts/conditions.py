@@ -8,11 +8,11 @@ process starts. Statuses are written by whoever serves the object, so nothing he
 from __future__ import annotations
 
 from sys import intern
-from typing import Any
 
 import msgspec
 
 from watchers.facts.keys import Shared
+from watchers.facts.metadata import Owned
 
 MANAGER = "isthmus"
 """Under this name the API server remembers which fields are ours."""
@@ -57,10 +57,13 @@ class ManagedFields(msgspec.Struct, gc=False):
     subresource: str | None = None
 
 
+_OwnedStatus = dict[str, Owned] | str | float | bool | None
+
+
 class OwnedFields(msgspec.Struct, gc=False):
     """``fieldsV1``, of which the status is read: names after ``f:``, entries of lists by their keys after ``k:``."""
 
-    status: dict[str, Any] | None = msgspec.field(default=None, name="f:status")
+    status: dict[str, _OwnedStatus] | None = msgspec.field(default=None, name="f:status")
 
 
 class ManagedStatus(ManagedFields, gc=False):

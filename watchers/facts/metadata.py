@@ -33,6 +33,16 @@ class ObjectMeta(Name, gc=False):
     creation: str | None = msgspec.field(default=None, name="creationTimestamp")
 
 
+class OwnedMap(msgspec.Struct, gc=False):
+    """A map of ``fieldsV1`` of which nothing is read."""
+
+
+Owned = OwnedMap | str | float | bool | None
+"""What somebody owns below a field, in ``fieldsV1`` of an entry of managedFields. API servers write maps alone; what no
+map is means nothing, and lists, of which a hostile one can hold a million, are refused.
+"""
+
+
 def namespaced_key(cluster: str, kind: str, metadata: Name) -> ObjectKey:
     """The key of an object of a namespace; without one it is in ``default``, where kubectl would put it."""
     namespace = metadata.namespace

@@ -7,7 +7,6 @@ control plane writes of a service that is shared, so what is kept of it is what 
 from __future__ import annotations
 
 from sys import intern
-from typing import Any
 
 import msgspec
 
@@ -21,7 +20,7 @@ from watchers.facts.conditions import (
 )
 from watchers.facts.core import AffinityConfig, PortNumber
 from watchers.facts.keys import Labels, ObjectKey, shared_labels
-from watchers.facts.metadata import Name, created, namespaced_key
+from watchers.facts.metadata import Name, Owned, created, namespaced_key
 
 
 class ServiceExport(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="ServiceExport"):
@@ -130,8 +129,8 @@ def read_service_export(wire: ServiceExportObject, cluster: str) -> tuple[Object
 class OwnedMetadata(msgspec.Struct, gc=False):
     """The part of ``fieldsV1`` that says which labels and annotations somebody owns; names begin with ``f:``."""
 
-    labels: dict[str, Any] | None = msgspec.field(default=None, name="f:labels")
-    annotations: dict[str, Any] | None = msgspec.field(default=None, name="f:annotations")
+    labels: dict[str, Owned] | None = msgspec.field(default=None, name="f:labels")
+    annotations: dict[str, Owned] | None = msgspec.field(default=None, name="f:annotations")
 
 
 class OwnedFields(msgspec.Struct, gc=False):
@@ -238,7 +237,7 @@ def _spec(wire: ImportSpecObject) -> ImportSpec:
     )
 
 
-def _owned(present: dict[str, str | None] | None, owned: dict[str, Any] | None) -> Labels:
+def _owned(present: dict[str, str | None] | None, owned: dict[str, Owned] | None) -> Labels:
     keys = owned or {}
     return tuple(
         sorted((key, value) for key, value in (present or {}).items() if value is not None and f"f:{key}" in keys)

@@ -10,13 +10,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from sys import intern
-from typing import Any
 
 import msgspec
 
 from watchers.facts.conditions import MANAGER
 from watchers.facts.keys import ObjectKey
-from watchers.facts.metadata import Name, namespaced_key
+from watchers.facts.metadata import Name, Owned, namespaced_key
 
 NAME = "istio-ca-root-cert"
 ENTRY = "root-cert.pem"
@@ -55,13 +54,13 @@ class RootsLabels(msgspec.Struct, gc=False):
 class RootsOwnedLabels(msgspec.Struct, gc=False):
     """``f:metadata`` of ``fieldsV1``."""
 
-    labels: dict[str, Any] | None = msgspec.field(default=None, name="f:labels")
+    labels: dict[str, Owned] | None = msgspec.field(default=None, name="f:labels")
 
 
 class RootsOwnedFields(msgspec.Struct, gc=False):
     """``fieldsV1``: names begin with ``f:``."""
 
-    data: dict[str, Any] | None = msgspec.field(default=None, name="f:data")
+    data: dict[str, Owned] | None = msgspec.field(default=None, name="f:data")
     metadata: RootsOwnedLabels | None = msgspec.field(default=None, name="f:metadata")
 
 
