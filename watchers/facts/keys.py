@@ -26,7 +26,8 @@ Labels = tuple[tuple[str, str], ...]
 Given = TypeVar("Given", bound=Hashable)
 Kept = TypeVar("Kept")
 
-_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*")
+# Unlike labels of host names, what is between two dots of an object's name may be longer than 63 (that of a pod is).
+_SUBDOMAIN = re.compile(r"[a-z0-9]+(?:-+[a-z0-9]+)*(?:\.[a-z0-9]+(?:-+[a-z0-9]+)*)*")
 _DNS_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _CLUSTER = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9._]{0,251}[A-Za-z0-9])?")
 _LABEL_KEY = re.compile(
