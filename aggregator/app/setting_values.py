@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from watchers.facts import mesh_config
+from watchers.facts.invalid import InvalidObject
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -26,7 +29,6 @@ _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 # A name a server certificate may carry: any case, and a wildcard as the whole first label (RFC 6125).
 _DNS_NAME = re.compile(rf"(?=.{{1,253}}\Z)(?:\*\.)?{_LABEL}(?:\.{_LABEL})*", re.IGNORECASE)
 # The SPIFFE-ID specification, section 2.1: lower case letters, digits, dots, dashes, underscores.
-_TRUST_DOMAIN = re.compile(r"[a-z0-9][a-z0-9._-]{0,254}")
 # A cluster's name is the first part of workload ids such as `west//Pod/shop/cart`: no slash may be in it.
 _CLUSTER = re.compile(r"[A-Za-z0-9](?:[-._A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+")
@@ -225,12 +227,15 @@ def revision(text: str) -> str:
 
 def trust_domain(text: str) -> str:
     """The trust domain of SPIFFE ids."""
-    if not _TRUST_DOMAIN.fullmatch(text):
-        raise ValueProblem(
-            f"{text!r} is no SPIFFE trust domain",
-            "use at most 255 lower-case letters, digits, '.', '-' and '_', such as cluster.local",
-        )
-    return text
+    try:
+        if text:
+            return mesh_config.trust_domain(text)
+    except InvalidObject:
+        pass
+    raise ValueProblem(
+        f"{text!r} is no SPIFFE trust domain",
+        "use at most 255 lower-case letters, digits, '.', '-' and '_', such as cluster.local",
+    )
 
 
 def domain(text: str) -> str:

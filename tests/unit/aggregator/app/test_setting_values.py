@@ -132,6 +132,8 @@ def test_a_good_name_is_taken_as_it_is(parse: Callable[[str], str], good: str) -
         (values.revision, "-a"),
         (values.revision, "n" * 64),
         (values.trust_domain, "Cluster.Local"),
+        (values.trust_domain, ""),
+        (values.trust_domain, "td-"),
         (values.trust_domain, "spiffe://td"),
         (values.domain, ".local"),
         (values.domain, "cluster.local."),
