@@ -1,8 +1,9 @@
 """What each Ingress claims: for every host it names, the paths, what is behind all of them, and the TLS Secret.
 
-One Ingress in, one claim per host out, in the terms that are compared: hosts in lower case, paths Exact or Prefix
-(ImplementationSpecific is Prefix here). What an Ingress says wrongly is told of and left out part by part, never the
-whole. Who wins where claims meet is decided in `hosts`.
+One Ingress in, one claim per host out, in the terms that are compared: hosts in lower case, among them wildcards
+(`*.example`) and "", which is every host that nobody names; paths Exact, Prefix (as ImplementationSpecific is here) or
+Regex. What an Ingress says wrongly is told of and left out part by part, never the whole. Who wins where claims meet is
+decided in `hosts`.
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ from aggregator.mesh.addresses import is_dns_name
 from aggregator.mesh.home import Home
 from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.security.certificates import Certificate
+from aggregator.traffic import path_regexes
 from aggregator.traffic.annotations.connections import DEFAULT as DEFAULT_CONNECTIONS
 from aggregator.traffic.annotations.connections import Connections
 from aggregator.traffic.annotations.settings import NO_SETTINGS, Settings, settings
 from aggregator.traffic.ingress_classes import Judge
-from watchers.facts.keys import ObjectKey
-from watchers.facts.networking import Ingress, IngressBackend
+from watchers.facts.keys import ObjectKey, label
+from watchers.facts.networking import CLASS_ANNOTATION, Ingress, IngressBackend, IngressPath
 
 EXACT: Final = "Exact"
 PREFIX: Final = "Prefix"
-PathKind: TypeAlias = Literal["Exact", "Prefix"]
+REGEX: Final = "Regex"
+PathKind: TypeAlias = Literal["Exact", "Prefix", "Regex"]
 
 ClaimKey: TypeAlias = tuple[str, str, str, str, str]
 """The Ingress's ObjectKey and the host."""
@@ -42,8 +45,8 @@ _NEEDLESS: Final = re.compile(r"%(?:2[dDeE]|3[0-9]|[46][1-9a-fA-F]|[57][0-9aA]|5
 class PathClaim(msgspec.Struct, frozen=True, gc=False):
     """A path, how it is compared, and the backend it leads to ("": one that is no Service).
 
-    A Prefix stands for whole elements of a path and does not end in a slash, but for `/` itself. `field` is where the
-    Ingress says so.
+    A Prefix stands for whole elements of a path and does not end in a slash, but for `/` itself. A Regex is a path of
+    which path_regexes makes a pattern. `field` is where the Ingress says so.
     """
 
     kind: PathKind
@@ -55,8 +58,10 @@ class PathClaim(msgspec.Struct, frozen=True, gc=False):
 class Claim(msgspec.Struct, frozen=True, gc=False):
     """What one Ingress claims of one host.
 
-    `default` is the backend behind all paths (None: nothing is), `secret` the key of the TLS Secret. A host that is
-    named for TLS only is not `ruled`. `settings` are what the Ingress asks for in annotations.
+    `default` is the backend behind all paths (None: nothing is), `secret` the key of the TLS Secret; it is `shared` if
+    it is not given to the host by name, but to a wildcard over it or to all hosts of its certificate. A host that is
+    named for TLS only is not `ruled`; if it is a wildcard that gives hosts of the Ingress their Secret, it is not
+    `unused` for that. `settings` are what the Ingress asks for in annotations.
     """
 
     origin: ObjectKey
@@ -66,6 +71,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     default: PathClaim | None
     secret: ObjectKey | None
     ruled: bool
+    shared: bool = False
+    unused: bool = False
     settings: Settings = NO_SETTINGS
 
     @property
@@ -106,10 +113,16 @@ def declare(
         for problem in problems:
             field = f'metadata.annotations["{problem.annotation}"]'
             at.note(key, Finding(key, problem.code, field, problem.detail))
+        annotated = label(ingress.annotations, CLASS_ANNOTATION)
+        if ingress.class_name and annotated and annotated != ingress.class_name:
+            field = f'metadata.annotations["{CLASS_ANNOTATION}"]'
+            detail = f"is {annotated[:80]!r}, where spec.ingressClassName is {ingress.class_name!r}"
+            at.note(key, Finding(key, "ClassAnnotationIgnored", field, detail))
         paths = _paths(at, key, ingress, asked)
-        default = _default(at, key, ingress, asked)
+        default = _default(at, key, ingress, paths, asked)
         secrets = _secrets(at, key, ingress, paths, certificates)
         for host in {**paths, **secrets}:
+            given = secrets.get(host, _NO_SECRET)
             yield (
                 (*key, host),
                 Claim(
@@ -118,8 +131,10 @@ def declare(
                     host=host,
                     paths=tuple(paths.get(host, ())),
                     default=default if host in paths else None,
-                    secret=secrets.get(host),
+                    secret=given.secret,
                     ruled=host in paths,
+                    shared=given.shared,
+                    unused=given.unused,
                     settings=asked,
                 ),
             )
@@ -130,6 +145,7 @@ def declare(
 def _paths(at: At, key: ObjectKey, ingress: Ingress, asked: Settings) -> dict[str, list[PathClaim]]:
     """The paths of each host that has a rule, in the order of the Ingress."""
     found: dict[str, list[PathClaim]] = {}
+    regexes = 0
     for number, rule in enumerate(ingress.rules):
         host = _host(at, key, rule.host, f"spec.rules[{number}].host")
         if host is None:
@@ -137,25 +153,39 @@ def _paths(at: At, key: ObjectKey, ingress: Ingress, asked: Settings) -> dict[st
         paths = found.setdefault(host, [])
         for position, one in enumerate(rule.paths):
             field = f"spec.rules[{number}].http.paths[{position}]"
-            path = _NEEDLESS.sub(lambda match: chr(int(match[0][1:], 16)), one.path)
-            if _UNREACHABLE.search(path):
-                at.note(key, Finding(key, "PathInvalid", f"{field}.path", f"no request has the path {one.path[:80]!r}"))
+            kind, path, wrong = _path(one, regex=asked.matching.regex, before=regexes)
+            regexes += kind == REGEX
+            if wrong:
+                at.note(key, Finding(key, "PathInvalid", f"{field}.path", wrong))
                 continue
-            backend = _backend(at, key, one.backend, f"{field}.backend", asked)
-            if one.path_type == EXACT:
-                paths.append(PathClaim(EXACT, path, backend, field))
-            else:
-                paths.append(PathClaim(PREFIX, path.rstrip("/") or "/", backend, field))
+            paths.append(PathClaim(kind, path, _backend(at, key, one.backend, f"{field}.backend", asked), field))
     return found
 
 
-def _default(at: At, key: ObjectKey, ingress: Ingress, asked: Settings) -> PathClaim | None:
+def _path(given: IngressPath, *, regex: bool, before: int) -> tuple[PathKind, str, str]:
+    """How a path is compared, with what, and what is wrong with it ("": nothing).
+
+    With `regex` it is a regular expression if it can be one, of which the Ingress has had so many `before`.
+    """
+    if regex and given.path_type != EXACT and given.path != "/":
+        if before >= path_regexes.MOST:
+            return REGEX, given.path, f"an Ingress has at most {path_regexes.MOST} paths that are regular expressions"
+        wrong = path_regexes.problem(given.path)
+        return REGEX, given.path, f"{given.path[:80]!r} {wrong}" if wrong else ""
+    path = _NEEDLESS.sub(lambda match: chr(int(match[0][1:], 16)), given.path)
+    wrong = f"no request has the path {given.path[:80]!r}" if _UNREACHABLE.search(path) else ""
+    return (EXACT, path, wrong) if given.path_type == EXACT else (PREFIX, path.rstrip("/") or "/", wrong)
+
+
+def _default(
+    at: At, key: ObjectKey, ingress: Ingress, paths: dict[str, list[PathClaim]], asked: Settings
+) -> PathClaim | None:
+    """The default backend, which is for the hosts that have a rule; without any rule the Ingress is for all hosts."""
     if ingress.default_backend is None:
         return None
-    field = "spec.defaultBackend"
     if not ingress.rules:
-        at.note(key, Finding(key, "HostNotServed", field, "it is for all hosts"))
-        return None
+        paths[""] = []
+    field = "spec.defaultBackend"
     return PathClaim(PREFIX, "/", _backend(at, key, ingress.default_backend, field, asked), field)
 
 
@@ -177,20 +207,30 @@ def backend_key(
     return f"ing|{namespace}|{service}|{port}|{text}" if text else f"ing|{namespace}|{service}|{port}"
 
 
+class _Given(msgspec.Struct, frozen=True, gc=False):
+    """The TLS Secret of a host; see Claim."""
+
+    secret: ObjectKey | None
+    shared: bool = False
+    unused: bool = False
+
+
+_NO_SECRET: Final = _Given(None)
+
+
 def _secrets(
     at: At,
     key: ObjectKey,
     ingress: Ingress,
     ruled: Iterable[str],
     certificates: Collection[ObjectKey, Certificate],
-) -> dict[str, ObjectKey]:
+) -> dict[str, _Given]:
     """The TLS Secret of each host.
 
     The first entry that lists the host has it, before one that lists a wildcard over it, before one that lists no host
     and whose certificate covers it.
     """
     listed: dict[str, ObjectKey] = {}
-    over: dict[str, ObjectKey] = {}
     unlisted: list[ObjectKey] = []
     for number, entry in enumerate(ingress.tls):
         field = f"spec.tls[{number}]"
@@ -201,20 +241,33 @@ def _secrets(
         if not entry.hosts:
             unlisted.append(secret)
         for position, given in enumerate(entry.hosts):
-            name = given.lower().removesuffix(".")
-            if name.startswith("*.") and is_dns_name(name[2:]):
-                over.setdefault(name[2:], secret)
-                continue
             host = _host(at, key, given, f"{field}.hosts[{position}]")
-            if host is not None:
+            if host:
                 listed.setdefault(host, secret)
+    found: dict[str, _Given] = {}
+    useful: set[str] = set()
     for host in ruled:
         if host in listed:
+            found[host] = _Given(listed[host])
             continue
-        secret_over = over.get(host.partition(".")[2]) or _covering(at, host, unlisted, certificates)
-        if secret_over is not None:
-            listed[host] = secret_over
-    return listed
+        wildcard = wildcard_over(host)
+        if wildcard in listed:
+            useful.add(wildcard)
+            found[host] = _Given(listed[wildcard], shared=True)
+            continue
+        covering = _covering(at, host, unlisted, certificates)
+        if covering is not None:
+            found[host] = _Given(covering, shared=True)
+    for host, secret in listed.items():
+        if host not in found:
+            found[host] = _Given(secret, unused=host not in useful)
+    return found
+
+
+def wildcard_over(host: str) -> str:
+    """The wildcard that stands for a host, of which the first label is left open; "" if there is none."""
+    _, dot, parent = host.partition(".")
+    return f"*.{parent}" if dot and not host.startswith("*") else ""
 
 
 def _covering(
@@ -228,13 +281,9 @@ def _covering(
 
 
 def _host(at: At, key: ObjectKey, given: str, field: str) -> str | None:
-    """A host as requests name it; None, with a finding, for what is not served."""
+    """A host as it is looked for: a name, a wildcard, or "" for all; None, with a finding, for anything else."""
     host = given.lower().removesuffix(".")
-    if is_dns_name(host):
+    if not given or is_dns_name(host.removeprefix("*.")):
         return host
-    if not given or (host.startswith("*.") and is_dns_name(host[2:])):
-        what = f"{given} stands for many hosts" if given else "it is for all hosts"
-        at.note(key, Finding(key, "HostNotServed", field, what))
-    else:
-        at.note(key, Finding(key, "HostInvalid", field, f"{given[:80]!r} is no DNS name"))
+    at.note(key, Finding(key, "HostInvalid", field, f"{given[:80]!r} is no DNS name"))
     return None

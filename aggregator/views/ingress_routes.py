@@ -9,9 +9,11 @@ from base64 import urlsafe_b64encode
 from hashlib import blake2b
 from typing import Final
 
+from aggregator.traffic import path_regexes
 from aggregator.traffic.hosts import Host, Rule
-from aggregator.traffic.ingresses import EXACT
+from aggregator.traffic.ingresses import EXACT, PREFIX, REGEX
 from xds.encoded import Encoded
+from xds.messages.fallback import ALL_HOSTS, FALLBACK_FILTERS
 from xds.messages.http_connection_manager import SCOPE_HEADERS
 from xds.messages.route import NOT_FOUND, TO_HTTPS, Answer, PathMatch, Route, ToCluster, encode_route
 from xds.messages.scope import Scope, encode_scope
@@ -28,7 +30,7 @@ def scope_name(host: str) -> str:
     Envoy copies the names of all scopes with every change of one. Up to LONGEST_NAME characters that costs it 50 ns a
     scope, beyond three times as much.
     """
-    name = f"{DEFAULT_CLASS}|{host}"
+    name = f"{DEFAULT_CLASS}|{host or ALL_HOSTS}"
     if len(name) <= LONGEST_NAME:
         return name
     # No digest that could be steered to another's, as hosts are chosen by many. "#" is in no host.
@@ -41,14 +43,17 @@ def scope(name: str, host: Host) -> Encoded:
     routes = [_route(rule) for rule in host.rules]
     if host.tls is not None:
         routes.insert(0, TO_HTTPS)
-    if not host.rules or (host.rules[-1].kind, host.rules[-1].path) != ("Prefix", "/"):
+    if not host.rules or (host.rules[-1].kind, host.rules[-1].path) != (PREFIX, "/"):
         routes.append(NOT_FOUND)
-    return encode_scope(Scope(name, (DEFAULT_CLASS, host.host), host.host, tuple(routes), SCOPE_HEADERS))
+    key = host.host or ALL_HOSTS
+    return encode_scope(Scope(name, (DEFAULT_CLASS, key), key, tuple(routes), SCOPE_HEADERS, FALLBACK_FILTERS))
 
 
 def _route(rule: Rule) -> Encoded:
     if rule.kind == EXACT:
         match = PathMatch("exact", rule.path)
+    elif rule.kind == REGEX:
+        match = PathMatch("regex", path_regexes.pattern(rule.path))
     else:
         match = PathMatch("everything") if rule.path == "/" else PathMatch("elements", rule.path)
     action = ToCluster(rule.backend) if rule.backend else Answer(503)

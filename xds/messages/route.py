@@ -14,14 +14,16 @@ from xds import protos
 from xds.encoded import Encoded, encode
 
 _route = protos.envoy.config.route.v3
-Comparison: TypeAlias = Literal["exact", "elements", "everything"]
+Comparison: TypeAlias = Literal["exact", "elements", "regex", "everything"]
 
 CHALLENGES: Final = "/.well-known/acme-challenge/"
 """Where certificate authorities look for proofs (RFC 8555, 8.3), in plain HTTP."""
 
 
 class PathMatch(Struct, frozen=True, gc=False):
-    """Which paths: exactly `path`, or those that begin with its elements (it does not end in a slash), or all."""
+    """Which paths: exactly `path`, those that begin with its elements (it does not end in a slash), those that it
+    matches from end to end as a regular expression (RE2), or all.
+    """
 
     comparison: Comparison
     path: str = ""
@@ -55,6 +57,8 @@ def encode_route(route: Route) -> Encoded:
             message.match.path = route.match.path
         case "elements":
             message.match.path_separated_prefix = route.match.path
+        case "regex":
+            message.match.safe_regex.regex = route.match.path
         case "everything":
             message.match.prefix = "/"
     if isinstance(route.action, ToCluster):

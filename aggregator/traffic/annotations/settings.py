@@ -13,6 +13,7 @@ import msgspec
 
 from aggregator.traffic.annotations.connections import Connections, connections
 from aggregator.traffic.annotations.given import Given, Problem
+from aggregator.traffic.annotations.matching import Matching, matching
 from aggregator.traffic.annotations.redirects import Redirects, redirects
 from watchers.facts.keys import Labels
 
@@ -36,13 +37,14 @@ class Settings(msgspec.Struct, frozen=True, gc=False):
 
     redirects: Redirects
     connections: Connections
+    matching: Matching
 
 
 @lru_cache(maxsize=1024)
 def settings(annotations: Labels) -> tuple[Settings, tuple[Problem, ...]]:
     """The settings of an Ingress with these annotations, and what is wrong with them."""
     given = Given(annotations)
-    found = Settings(redirects(given), connections(given))
+    found = Settings(redirects(given), connections(given), matching(given))
     for name, key in given.unread():
         if name not in WITHOUT_EFFECT:
             given.problems.append(Problem("AnnotationUnknown", key, "has no meaning here"))
