@@ -8,6 +8,7 @@ else, so one more costs itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import msgspec
 
@@ -16,22 +17,11 @@ from aggregator.graph import At, Collection, Graph, Outcome, Withheld
 from aggregator.mesh.home import Home
 from aggregator.order import rank
 from aggregator.security.certificates import Certificate
-from aggregator.traffic.annotations.settings import NO_SETTINGS, Settings
+from aggregator.traffic import canaries, other_names
+from aggregator.traffic.annotations.conditions import Conditions
 from aggregator.traffic.ingresses import EXACT, Claim, ClaimKey, PathClaim, PathKind
+from aggregator.traffic.rules import Rule
 from watchers.facts.keys import ObjectKey
-
-
-class Rule(msgspec.Struct, frozen=True, gc=False):
-    """A path of a host and the key of the backend it leads to ("": one that is not supported); see PathClaim.
-
-    `settings` are what its Ingress asks for in annotations.
-    """
-
-    path: str
-    kind: PathKind
-    backend: str
-    origin: ObjectKey
-    settings: Settings = NO_SETTINGS
 
 
 class Host(msgspec.Struct, frozen=True, gc=False):
@@ -39,12 +29,19 @@ class Host(msgspec.Struct, frozen=True, gc=False):
 
     `tls` is the key of the Secret with its certificate, given by the Ingress `tls_origin`; a host that has one is
     served by TLS alone, whether there is a certificate in it or not.
+
+    Requests for its root are sent to the path `root`, and all that no rule is for to the host `sent_to` ("": no).
     """
 
     host: str
     rules: tuple[Rule, ...]
     tls: ObjectKey | None
     tls_origin: ObjectKey | None
+    root: str = ""
+    sent_to: str = ""
+
+
+_Won: TypeAlias = dict[tuple[PathKind, str, Conditions], tuple[Claim, PathClaim]]
 
 
 class Hosts(msgspec.Struct, frozen=True):
@@ -63,14 +60,19 @@ def declare(
     """Declare the hosts, and the certificates of those that can be served by TLS, both by host name."""
     by_host = graph.index("claims by host", claims, lambda key, _: (key[4],))
 
-    def settled(at: At, host: str, members: Mapping[ClaimKey, Claim]) -> Outcome[Host]:
-        order = sorted(
+    def in_order(members: Mapping[ClaimKey, Claim]) -> list[Claim]:
+        return sorted(
             members.values(),
             key=lambda one: rank(home.cluster, one.origin[0], one.created, one.origin[2], one.origin[3]),
         )
+
+    def settled(at: At, host: str, members: Mapping[ClaimKey, Claim]) -> Outcome[Host]:
+        order, sent_to = other_names.meant(at, by_host, in_order, host, in_order(members))
         if not any(claim.ruled for claim in order):
+            canaries.without_main(at, host, order)
             for claim in order:
-                at.note(claim.origin, Finding(claim.origin, "HostHasNoRule", "spec.tls", f"{host} has no rule"))
+                if claim.secret is not None and claim.other_name is None:
+                    _note(at, claim.origin, "HostHasNoRule", f"{host} has no rule")
             return Withheld("HostWithoutRule")
         secured = _secured(at, host, order)
         return Host(
@@ -78,6 +80,8 @@ def declare(
             _rules(at, host, order),
             secured.secret if secured is not None else None,
             secured.origin if secured is not None else None,
+            other_names.root(at, host, order),
+            sent_to,
         )
 
     def of_host(at: At, host: str, one: Host) -> Outcome[Certificate]:
@@ -116,17 +120,26 @@ def _secured(at: At, host: str, order: list[Claim]) -> Claim | None:
 
 
 def _rules(at: At, host: str, order: list[Claim]) -> tuple[Rule, ...]:
-    won: dict[tuple[PathKind, str], tuple[Claim, PathClaim]] = {}
+    won: _Won = {}
+    taking: list[tuple[Claim, PathClaim]] = []
     for claim in order:
         for path in claim.paths:
-            _claim(at, host, claim, path, won)
+            if claim.settings.canary is None:
+                _claim(at, host, claim, path, won)
+            else:
+                taking.append((claim, path))
     for claim in order:
         # Behind all rules of all Ingresses, so that it hides none.
         if claim.default is not None:
             _claim(at, host, claim, claim.default, won)
     rules = [Rule(path.path, path.kind, path.backend, claim.origin, claim.settings) for claim, path in won.values()]
-    rules.sort(key=lambda rule: (rule.kind != EXACT, -len(rule.path), rule.path))
-    return tuple(rules)
+    rules.sort(key=_before)
+    return canaries.attached(at, host, rules, taking)
+
+
+def _before(rule: Rule) -> tuple[bool, int, str, int, Conditions]:
+    conditions = rule.settings.conditions
+    return rule.kind != EXACT, -len(rule.path), rule.path, -conditions.count, conditions
 
 
 def _claim(
@@ -134,10 +147,10 @@ def _claim(
     host: str,
     claim: Claim,
     path: PathClaim,
-    won: dict[tuple[PathKind, str], tuple[Claim, PathClaim]],
+    won: _Won,
 ) -> None:
     """Give a path to a claim, unless an earlier one has it."""
-    winner, first = won.setdefault((path.kind, path.path), (claim, path))
+    winner, first = won.setdefault((path.kind, path.path, claim.settings.conditions), (claim, path))
     if first is path or (path is claim.default and winner.origin == claim.origin):
         return
     by = f"{_named(winner)} ({first.field})"

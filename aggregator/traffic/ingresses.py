@@ -21,6 +21,8 @@ from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.security.certificates import Certificate
 from aggregator.traffic.annotations.connections import DEFAULT as DEFAULT_CONNECTIONS
 from aggregator.traffic.annotations.connections import Connections
+from aggregator.traffic.annotations.names import OtherName, wanted
+from aggregator.traffic.annotations.services import at_home, elsewhere
 from aggregator.traffic.annotations.settings import NO_SETTINGS, Settings, settings
 from aggregator.traffic.ingress_classes import Judge
 from watchers.facts.keys import ObjectKey
@@ -56,7 +58,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     """What one Ingress claims of one host.
 
     `default` is the backend behind all paths (None: nothing is), `secret` the key of the TLS Secret. A host that is
-    named for TLS only is not `ruled`. `settings` are what the Ingress asks for in annotations.
+    named for TLS only is not `ruled`, nor is that of a canary. `settings` are what the Ingress asks for in annotations.
+    `other_name` says for what the host is another name, if the Ingress wants it to be.
     """
 
     origin: ObjectKey
@@ -67,17 +70,21 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     secret: ObjectKey | None
     ruled: bool
     settings: Settings = NO_SETTINGS
+    other_name: OtherName | None = None
 
     @property
     def backends(self) -> tuple[str, ...]:
         """Keys of the backends it names, each once."""
         behind = (*self.paths, self.default) if self.default is not None else self.paths
-        return tuple(dict.fromkeys(one.backend for one in behind if one.backend))
+        if not behind:
+            return ()
+        further = further_backends(self.origin[2], self.settings)
+        return tuple(dict.fromkeys((*(one.backend for one in behind if one.backend), *further)))
 
     def field_of(self, backend: str) -> str:
         """Where the Ingress first names a backend."""
         behind = (*self.paths, self.default) if self.default is not None else self.paths
-        return next((one.field for one in behind if one.backend == backend), "spec")
+        return next((one.field for one in behind if one.backend == backend), "metadata.annotations")
 
 
 def declare(
@@ -103,13 +110,18 @@ def declare(
             yield nowhere, refusal
             return
         asked, problems = settings(ingress.annotations)
-        for problem in problems:
+        for problem in (*problems, *elsewhere(asked.services, key[2], ingress.annotations)):
             field = f'metadata.annotations["{problem.annotation}"]'
             at.note(key, Finding(key, problem.code, field, problem.detail))
         paths = _paths(at, key, ingress, asked)
         default = _default(at, key, ingress, asked)
-        secrets = _secrets(at, key, ingress, paths, certificates)
-        for host in {**paths, **secrets}:
+        if asked.conditions.unknown:
+            paths, default = {host: [] for host in paths}, None
+        # A canary has a part of what others serve, and takes part in nothing else of theirs.
+        main = asked.canary is None
+        secrets = _secrets(at, key, ingress, paths, certificates) if main else {}
+        names = wanted(paths, asked.names, www=asked.redirects.www) if main else {}
+        for host in {**paths, **secrets, **names}:
             yield (
                 (*key, host),
                 Claim(
@@ -117,10 +129,11 @@ def declare(
                     created=ingress.created,
                     host=host,
                     paths=tuple(paths.get(host, ())),
-                    default=default if host in paths else None,
+                    default=default if main and host in paths else None,
                     secret=secrets.get(host),
-                    ruled=host in paths,
+                    ruled=main and host in paths,
                     settings=asked,
+                    other_name=names.get(host),
                 ),
             )
 
@@ -175,6 +188,40 @@ def backend_key(
     """
     text = connections.text()
     return f"ing|{namespace}|{service}|{port}|{text}" if text else f"ing|{namespace}|{service}|{port}"
+
+
+MIRRORED: Final = "mirror"
+
+
+def mirror_key(namespace: str, settings: Settings) -> str:
+    """The key of the backend that an Ingress has copies of requests sent to; "" if it does not.
+
+    It is another than that of the same Service as a backend: `mirror|<namespace>|<service>|<port>`, and the same `|`
+    and text behind it. Gateways ask for what they send requests to, not for what they send copies to, so they have to
+    be told of these without asking.
+    """
+    mirror = at_home(settings.services, namespace).mirror
+    if mirror is None:
+        return ""
+    key = backend_key(namespace, mirror.name, mirror.port, settings.connections)
+    return MIRRORED + key[key.index("|") :]
+
+
+def destination_keys(namespace: str, settings: Settings) -> tuple[tuple[str, int], ...]:
+    """Keys and shares of the backends that an annotation names in place of an Ingress's own; none if it does not."""
+    return tuple(
+        (backend_key(namespace, one.name, one.port, settings.connections), share)
+        for one, share in at_home(settings.services, namespace).destination
+    )
+
+
+def further_backends(namespace: str, settings: Settings) -> tuple[str, ...]:
+    """Keys of the backends that an Ingress names in annotations."""
+    if settings.services is NO_SETTINGS.services:
+        return ()
+    mirror = mirror_key(namespace, settings)
+    keys = tuple(key for key, _ in destination_keys(namespace, settings))
+    return (*keys, mirror) if mirror else keys
 
 
 def _secrets(

@@ -25,7 +25,8 @@ CHALLENGES: Final = "/.well-known/acme-challenge/"
 
 class PathMatch(Struct, frozen=True, gc=False):
     """Which paths: exactly `path`, those that begin with its elements (it does not end in a slash), those that it
-    matches from end to end as a regular expression (RE2), or all. The first two may be in `any_case`."""
+    matches from end to end as a regular expression (RE2), or all. The first two may be in `any_case`.
+    """
 
     comparison: Comparison
     path: str = ""
