@@ -209,13 +209,9 @@ CATALOGUE: dict[str, Entry] = {
         "Correct the object.",
     ),
     "HostInvalid": Entry(
-        "error", "A host of an Ingress is no DNS name; it is left out.", "Correct the host, or leave it away."
-    ),
-    "HostNotServed": Entry(
-        "warning",
-        "Rules for all hosts (an Ingress with only a default backend, a rule without host, a host with a wildcard) are"
-        " not served; the Ingress's other hosts are.",
-        "Write the hosts out.",
+        "error",
+        "A host of an Ingress is no DNS name, nor a wildcard as its whole first label; it is left out.",
+        "Correct the host, or leave it away. Names in other scripts are written in their form for DNS (xn--...).",
     ),
     "HostHasNoRule": Entry(
         "warning",
@@ -224,8 +220,27 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "PathInvalid": Entry(
         "error",
-        "A path of an Ingress can match no request (it holds ?, # or what URLs must escape); it is left out.",
-        "Correct the path.",
+        "A path of an Ingress can match no request (it holds ?, # or what URLs must escape), or is no regular expression"
+        " that proxies take, where it is to be one; it is left out.",
+        "Correct the path. Regular expressions are those of RE2, which has no look-ahead and no back-references.",
+    ),
+    "PathsAreRegexes": Entry(
+        "info",
+        "Another Ingress of the same host wants paths to be regular expressions (use-regex, rewrite-target), and so they"
+        " are for the whole host: Prefix paths of this one match whatever begins with them, in any case.",
+        "Nothing to do if that is meant. Else give the host's paths to one Ingress, make them Exact, or set"
+        " --ingress-regex-scope ingress.",
+    ),
+    "ClassAnnotationIgnored": Entry(
+        "warning",
+        "An Ingress names one class in spec.ingressClassName and another in the annotation kubernetes.io/ingress.class;"
+        " the field counts.",
+        "Remove the annotation.",
+    ),
+    "ClassParametersIgnored": Entry(
+        "warning",
+        "An IngressClass refers to parameters; gateways of Isthmus take none from there.",
+        "Remove spec.parameters from the IngressClass.",
     ),
     "AnnotationInvalid": Entry(
         "error",

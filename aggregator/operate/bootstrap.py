@@ -11,6 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from aggregator.traffic import path_regexes
+
 Role: TypeAlias = Literal["east-west", "ingress"]
 
 # Node ids begin with Istio's types of proxies, of which an east-west gateway of ambient meshes is a waypoint.
@@ -103,6 +105,10 @@ def bootstrap(proxy: GatewayProxy) -> Document:
         ],
         # Statistics of clusters without traffic are not kept, of which a gateway has many.
         "deferred_stat_options": {"enable_deferred_creation_stats": True},
+        # Larger regular expressions than the 100 instructions of Envoy's own limit: a character is one.
+        "layered_runtime": {
+            "layers": [{"name": "isthmus", "static_layer": {"re2.max_program_size.error_level": path_regexes.LARGEST}}]
+        },
     }
 
 

@@ -1,8 +1,9 @@
 """Hosts: what is served under each name, settled among all Ingresses that claim a part of it.
 
 Rules of several Ingresses, of whatever namespace, make up one host. Each path, and the certificate, goes to the first
-claim in the total order; the others are told, and come forward when it goes. A host reads its own claims and nothing
-else, so one more costs itself.
+claim in the total order; the others are told, and come forward when it goes. A wildcard is a host of its own, and so
+is "", every host that nobody names: what one host has no path for is not looked for in another. A host reads its own
+claims and nothing else, so one more costs itself.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ from aggregator.graph import At, Collection, Graph, Outcome, Withheld
 from aggregator.mesh.home import Home
 from aggregator.order import rank
 from aggregator.security.certificates import Certificate
-from aggregator.traffic import canaries, other_names
+from aggregator.traffic import canaries, other_names, path_regexes
 from aggregator.traffic.annotations.conditions import Conditions
-from aggregator.traffic.ingresses import EXACT, Claim, ClaimKey, PathClaim, PathKind
+from aggregator.traffic.ingresses import EXACT, PREFIX, REGEX, Claim, ClaimKey, PathClaim, PathKind
 from aggregator.traffic.rules import Rule
 from watchers.facts.keys import ObjectKey
 
 
 class Host(msgspec.Struct, frozen=True, gc=False):
-    """A host name and its rules in the order of matching: Exact paths, then the longest Prefix first.
+    """A host name and its rules in the order of matching: Exact paths, then the longest first.
+
+    `host` is a name, a wildcard such as `*.example`, or "" for all hosts that no other is for.
 
     `tls` is the key of the Secret with its certificate, given by the Ingress `tls_origin`; a host that has one is
     served by TLS alone, whether there is a certificate in it or not.
@@ -69,15 +72,15 @@ def declare(
     def settled(at: At, host: str, members: Mapping[ClaimKey, Claim]) -> Outcome[Host]:
         order, sent_to = other_names.meant(at, by_host, in_order, host, in_order(members))
         if not any(claim.ruled for claim in order):
-            canaries.without_main(at, host, order)
+            canaries.without_main(at, _shown(host), order)
             for claim in order:
-                if claim.secret is not None and claim.other_name is None:
+                if claim.unused and claim.other_name is None:
                     _note(at, claim.origin, "HostHasNoRule", f"{host} has no rule")
             return Withheld("HostWithoutRule")
         secured = _secured(at, host, order)
         return Host(
             host,
-            _rules(at, host, order),
+            _rules(at, home, host, order),
             secured.secret if secured is not None else None,
             secured.origin if secured is not None else None,
             other_names.root(at, host, order),
@@ -106,24 +109,27 @@ def _note(at: At, ingress: ObjectKey, code: str, detail: str) -> None:
 
 
 def _secured(at: At, host: str, order: list[Claim]) -> Claim | None:
-    """The claim whose Secret the host has."""
-    first = None
-    for claim in order:
-        if claim.secret is None:
-            continue
-        if first is None:
-            first = claim
-        elif claim.secret != first.secret:
-            detail = f"{host} already has the Secret of {_named(first)}"
+    """The claim whose Secret the host has: one that is given by its name goes before one that it shares."""
+    given = sorted((claim for claim in order if claim.secret is not None), key=lambda claim: claim.shared)
+    for claim in given[1:]:
+        if claim.secret != given[0].secret and claim.shared == given[0].shared:
+            detail = f"{_shown(host)} already has the Secret of {_named(given[0])}"
             _note(at, claim.origin, "HostTlsClaimed", detail)
-    return first
+    return given[0] if given else None
 
 
-def _rules(at: At, host: str, order: list[Claim]) -> tuple[Rule, ...]:
+def _rules(at: At, home: Home, host: str, order: list[Claim]) -> tuple[Rule, ...]:
+    wanting = [claim for claim in order if claim.settings.matching.regex and claim.settings.canary is None]
     won: _Won = {}
     taking: list[tuple[Claim, PathClaim]] = []
     for claim in order:
-        for path in claim.paths:
+        paths = claim.paths
+        if wanting and home.regexes_for_whole_hosts and not claim.settings.matching.regex:
+            paths = tuple(_as_regex(path) for path in claim.paths)
+            if paths != claim.paths:
+                detail = f"so {_named(wanting[0])} makes those of {_shown(host)}"
+                at.note(claim.origin, Finding(claim.origin, "PathsAreRegexes", "spec.rules", detail))
+        for path in paths:
             if claim.settings.canary is None:
                 _claim(at, host, claim, path, won)
             else:
@@ -134,12 +140,19 @@ def _rules(at: At, host: str, order: list[Claim]) -> tuple[Rule, ...]:
             _claim(at, host, claim, claim.default, won)
     rules = [Rule(path.path, path.kind, path.backend, claim.origin, claim.settings) for claim, path in won.values()]
     rules.sort(key=_before)
-    return canaries.attached(at, host, rules, taking)
+    return canaries.attached(at, _shown(host), rules, taking)
 
 
-def _before(rule: Rule) -> tuple[bool, int, str, int, Conditions]:
+def _before(rule: Rule) -> tuple[bool, int, bool, str, int, Conditions]:
     conditions = rule.settings.conditions
-    return rule.kind != EXACT, -len(rule.path), rule.path, -conditions.count, conditions
+    return rule.kind != EXACT, -len(rule.path), rule.kind == REGEX, rule.path, -conditions.count, conditions
+
+
+def _as_regex(path: PathClaim) -> PathClaim:
+    """A path of an Ingress that did not ask for regular expressions, but shares a host with one that did."""
+    if path.kind != PREFIX or path.path == "/" or path_regexes.problem(path.path):
+        return path
+    return msgspec.structs.replace(path, kind=REGEX)
 
 
 def _claim(
@@ -154,8 +167,12 @@ def _claim(
     if first is path or (path is claim.default and winner.origin == claim.origin):
         return
     by = f"{_named(winner)} ({first.field})"
-    detail = f"{path.kind} {path.path} of {host} is already claimed by {by}"
+    detail = f"{path.kind} {path.path} of {_shown(host)} is already claimed by {by}"
     at.note(claim.origin, Finding(claim.origin, "PathClaimed", path.field, detail))
+
+
+def _shown(host: str) -> str:
+    return host or "all other hosts"
 
 
 def _named(claim: Claim) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from aggregator.graph import At, Graph, Source, Withheld
+from aggregator.findings import Finding
+from aggregator.graph import At, Graph, Outcome, Source, Withheld
 from aggregator.mesh.home import Home
 from watchers.facts.keys import ObjectKey, label
 from watchers.facts.networking import CLASS_ANNOTATION, Ingress, IngressClass
@@ -31,6 +32,14 @@ def declare(graph: Graph, home: Home, classes: Source[ObjectKey, IngressClass]) 
         return (_DEFAULTS,) if one.is_default and key[0] == home.cluster else ()
 
     defaults = graph.index("default ingress classes", classes, is_default)
+
+    def parameters(at: At, key: ObjectKey, one: IngressClass) -> Outcome[bool]:
+        """Whether a class has none; notes it where it has."""
+        if key[0] == home.cluster and one.controller in served and one.parameters:
+            at.note(key, Finding(key, "ClassParametersIgnored", "spec.parameters", "it is set"))
+        return not one.parameters
+
+    graph.derive("parameters of ingress classes", classes, parameters)
 
     def default_class(at: At) -> str:
         """Of several the newest, then by name, as the API server chooses for new Ingresses."""

@@ -1,8 +1,9 @@
 """What each Ingress claims: for every host it names, the paths, what is behind all of them, and the TLS Secret.
 
-One Ingress in, one claim per host out, in the terms that are compared: hosts in lower case, paths Exact or Prefix
-(ImplementationSpecific is Prefix here). What an Ingress says wrongly is told of and left out part by part, never the
-whole. Who wins where claims meet is decided in `hosts`.
+One Ingress in, one claim per host out, in the terms that are compared: hosts in lower case, among them wildcards
+(`*.example`) and "", which is every host that nobody names; paths Exact, Prefix (as ImplementationSpecific is here) or
+Regex. What an Ingress says wrongly is told of and left out part by part, never the whole. Who wins where claims meet is
+decided in `hosts`.
 """
 
 from __future__ import annotations
@@ -19,18 +20,19 @@ from aggregator.mesh.addresses import is_dns_name
 from aggregator.mesh.home import Home
 from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.security.certificates import Certificate
-from aggregator.traffic.annotations.connections import DEFAULT as DEFAULT_CONNECTIONS
-from aggregator.traffic.annotations.connections import Connections
+from aggregator.traffic import path_regexes
 from aggregator.traffic.annotations.names import OtherName, wanted
-from aggregator.traffic.annotations.services import at_home, elsewhere
+from aggregator.traffic.annotations.services import elsewhere
 from aggregator.traffic.annotations.settings import NO_SETTINGS, Settings, settings
+from aggregator.traffic.backend_keys import backend_key, further_backends
 from aggregator.traffic.ingress_classes import Judge
-from watchers.facts.keys import ObjectKey
-from watchers.facts.networking import Ingress, IngressBackend
+from watchers.facts.keys import ObjectKey, label
+from watchers.facts.networking import CLASS_ANNOTATION, Ingress, IngressBackend, IngressPath
 
 EXACT: Final = "Exact"
 PREFIX: Final = "Prefix"
-PathKind: TypeAlias = Literal["Exact", "Prefix"]
+REGEX: Final = "Regex"
+PathKind: TypeAlias = Literal["Exact", "Prefix", "Regex"]
 
 ClaimKey: TypeAlias = tuple[str, str, str, str, str]
 """The Ingress's ObjectKey and the host."""
@@ -44,8 +46,8 @@ _NEEDLESS: Final = re.compile(r"%(?:2[dDeE]|3[0-9]|[46][1-9a-fA-F]|[57][0-9aA]|5
 class PathClaim(msgspec.Struct, frozen=True, gc=False):
     """A path, how it is compared, and the backend it leads to ("": one that is no Service).
 
-    A Prefix stands for whole elements of a path and does not end in a slash, but for `/` itself. `field` is where the
-    Ingress says so.
+    A Prefix stands for whole elements of a path and does not end in a slash, but for `/` itself. A Regex is a path of
+    which path_regexes makes a pattern. `field` is where the Ingress says so.
     """
 
     kind: PathKind
@@ -57,9 +59,11 @@ class PathClaim(msgspec.Struct, frozen=True, gc=False):
 class Claim(msgspec.Struct, frozen=True, gc=False):
     """What one Ingress claims of one host.
 
-    `default` is the backend behind all paths (None: nothing is), `secret` the key of the TLS Secret. A host that is
-    named for TLS only is not `ruled`, nor is that of a canary. `settings` are what the Ingress asks for in annotations.
-    `other_name` says for what the host is another name, if the Ingress wants it to be.
+    `default` is the backend behind all paths (None: nothing is), `secret` the key of the TLS Secret; it is `shared` if
+    it is not given to the host by name, but to a wildcard over it or to all hosts of its certificate. A host that is
+    named for TLS only is not `ruled`, nor is that of a canary; if it is a wildcard that gives hosts of the Ingress
+    their Secret, it is not `unused` for that. `settings` are what the Ingress asks for in annotations. `other_name`
+    says for what the host is another name, if the Ingress wants it to be.
     """
 
     origin: ObjectKey
@@ -69,6 +73,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     default: PathClaim | None
     secret: ObjectKey | None
     ruled: bool
+    shared: bool = False
+    unused: bool = False
     settings: Settings = NO_SETTINGS
     other_name: OtherName | None = None
 
@@ -113,15 +119,21 @@ def declare(
         for problem in (*problems, *elsewhere(asked.services, key[2], ingress.annotations)):
             field = f'metadata.annotations["{problem.annotation}"]'
             at.note(key, Finding(key, problem.code, field, problem.detail))
+        annotated = label(ingress.annotations, CLASS_ANNOTATION)
+        if ingress.class_name and annotated and annotated != ingress.class_name:
+            field = f'metadata.annotations["{CLASS_ANNOTATION}"]'
+            detail = f"is {annotated[:80]!r}, where spec.ingressClassName is {ingress.class_name!r}"
+            at.note(key, Finding(key, "ClassAnnotationIgnored", field, detail))
         paths = _paths(at, key, ingress, asked)
-        default = _default(at, key, ingress, asked)
+        default = _default(at, key, ingress, paths, asked)
         if asked.conditions.unknown:
             paths, default = {host: [] for host in paths}, None
         # A canary has a part of what others serve, and takes part in nothing else of theirs.
         main = asked.canary is None
-        secrets = _secrets(at, key, ingress, paths, certificates) if main else {}
         names = wanted(paths, asked.names, www=asked.redirects.www) if main else {}
+        secrets = _secrets(at, key, ingress, {**paths, **names}, certificates) if main else {}
         for host in {**paths, **secrets, **names}:
+            given = secrets.get(host, _NO_SECRET)
             yield (
                 (*key, host),
                 Claim(
@@ -130,8 +142,10 @@ def declare(
                     host=host,
                     paths=tuple(paths.get(host, ())),
                     default=default if main and host in paths else None,
-                    secret=secrets.get(host),
+                    secret=given.secret,
                     ruled=main and host in paths,
+                    shared=given.shared,
+                    unused=given.unused,
                     settings=asked,
                     other_name=names.get(host),
                 ),
@@ -150,25 +164,33 @@ def _paths(at: At, key: ObjectKey, ingress: Ingress, asked: Settings) -> dict[st
         paths = found.setdefault(host, [])
         for position, one in enumerate(rule.paths):
             field = f"spec.rules[{number}].http.paths[{position}]"
-            path = _NEEDLESS.sub(lambda match: chr(int(match[0][1:], 16)), one.path)
-            if _UNREACHABLE.search(path):
-                at.note(key, Finding(key, "PathInvalid", f"{field}.path", f"no request has the path {one.path[:80]!r}"))
+            kind, path, wrong = _path(one, regex=asked.matching.regex)
+            if wrong:
+                at.note(key, Finding(key, "PathInvalid", f"{field}.path", wrong))
                 continue
-            backend = _backend(at, key, one.backend, f"{field}.backend", asked)
-            if one.path_type == EXACT:
-                paths.append(PathClaim(EXACT, path, backend, field))
-            else:
-                paths.append(PathClaim(PREFIX, path.rstrip("/") or "/", backend, field))
+            paths.append(PathClaim(kind, path, _backend(at, key, one.backend, f"{field}.backend", asked), field))
     return found
 
 
-def _default(at: At, key: ObjectKey, ingress: Ingress, asked: Settings) -> PathClaim | None:
+def _path(given: IngressPath, *, regex: bool) -> tuple[PathKind, str, str]:
+    """How a path is compared, with what, and what is wrong with it ("": nothing)."""
+    if regex and given.path_type != EXACT and given.path != "/":
+        wrong = path_regexes.problem(given.path)
+        return REGEX, given.path, f"{given.path[:80]!r} {wrong}" if wrong else ""
+    path = _NEEDLESS.sub(lambda match: chr(int(match[0][1:], 16)), given.path)
+    wrong = f"no request has the path {given.path[:80]!r}" if _UNREACHABLE.search(path) else ""
+    return (EXACT, path, wrong) if given.path_type == EXACT else (PREFIX, path.rstrip("/") or "/", wrong)
+
+
+def _default(
+    at: At, key: ObjectKey, ingress: Ingress, paths: dict[str, list[PathClaim]], asked: Settings
+) -> PathClaim | None:
+    """The default backend, which is for the hosts that have a rule; without any rule the Ingress is for all hosts."""
     if ingress.default_backend is None:
         return None
-    field = "spec.defaultBackend"
     if not ingress.rules:
-        at.note(key, Finding(key, "HostNotServed", field, "it is for all hosts"))
-        return None
+        paths[""] = []
+    field = "spec.defaultBackend"
     return PathClaim(PREFIX, "/", _backend(at, key, ingress.default_backend, field, asked), field)
 
 
@@ -179,49 +201,15 @@ def _backend(at: At, key: ObjectKey, backend: IngressBackend, field: str, asked:
     return backend_key(key[2], backend.service, backend.port, asked.connections)
 
 
-def backend_key(
-    namespace: str, service: str, port: int | str, connections: Connections = DEFAULT_CONNECTIONS
-) -> str:
-    """`ing|<namespace>|<service>|<port number or name>`, which is also the name of the backend's cluster.
+class _Given(msgspec.Struct, frozen=True, gc=False):
+    """The TLS Secret of a host; see Claim."""
 
-    Where it is not spoken to as all are, how stands behind another `|`.
-    """
-    text = connections.text()
-    return f"ing|{namespace}|{service}|{port}|{text}" if text else f"ing|{namespace}|{service}|{port}"
+    secret: ObjectKey | None
+    shared: bool = False
+    unused: bool = False
 
 
-MIRRORED: Final = "mirror"
-
-
-def mirror_key(namespace: str, settings: Settings) -> str:
-    """The key of the backend that an Ingress has copies of requests sent to; "" if it does not.
-
-    It is another than that of the same Service as a backend: `mirror|<namespace>|<service>|<port>`, and the same `|`
-    and text behind it. Gateways ask for what they send requests to, not for what they send copies to, so they have to
-    be told of these without asking.
-    """
-    mirror = at_home(settings.services, namespace).mirror
-    if mirror is None:
-        return ""
-    key = backend_key(namespace, mirror.name, mirror.port, settings.connections)
-    return MIRRORED + key[key.index("|") :]
-
-
-def destination_keys(namespace: str, settings: Settings) -> tuple[tuple[str, int], ...]:
-    """Keys and shares of the backends that an annotation names in place of an Ingress's own; none if it does not."""
-    return tuple(
-        (backend_key(namespace, one.name, one.port, settings.connections), share)
-        for one, share in at_home(settings.services, namespace).destination
-    )
-
-
-def further_backends(namespace: str, settings: Settings) -> tuple[str, ...]:
-    """Keys of the backends that an Ingress names in annotations."""
-    if settings.services is NO_SETTINGS.services:
-        return ()
-    mirror = mirror_key(namespace, settings)
-    keys = tuple(key for key, _ in destination_keys(namespace, settings))
-    return (*keys, mirror) if mirror else keys
+_NO_SECRET: Final = _Given(None)
 
 
 def _secrets(
@@ -230,14 +218,13 @@ def _secrets(
     ingress: Ingress,
     ruled: Iterable[str],
     certificates: Collection[ObjectKey, Certificate],
-) -> dict[str, ObjectKey]:
+) -> dict[str, _Given]:
     """The TLS Secret of each host.
 
     The first entry that lists the host has it, before one that lists a wildcard over it, before one that lists no host
     and whose certificate covers it.
     """
     listed: dict[str, ObjectKey] = {}
-    over: dict[str, ObjectKey] = {}
     unlisted: list[ObjectKey] = []
     for number, entry in enumerate(ingress.tls):
         field = f"spec.tls[{number}]"
@@ -248,20 +235,33 @@ def _secrets(
         if not entry.hosts:
             unlisted.append(secret)
         for position, given in enumerate(entry.hosts):
-            name = given.lower().removesuffix(".")
-            if name.startswith("*.") and is_dns_name(name[2:]):
-                over.setdefault(name[2:], secret)
-                continue
             host = _host(at, key, given, f"{field}.hosts[{position}]")
-            if host is not None:
+            if host:
                 listed.setdefault(host, secret)
+    found: dict[str, _Given] = {}
+    useful: set[str] = set()
     for host in ruled:
         if host in listed:
+            found[host] = _Given(listed[host])
             continue
-        secret_over = over.get(host.partition(".")[2]) or _covering(at, host, unlisted, certificates)
-        if secret_over is not None:
-            listed[host] = secret_over
-    return listed
+        wildcard = wildcard_over(host)
+        if wildcard in listed:
+            useful.add(wildcard)
+            found[host] = _Given(listed[wildcard], shared=True)
+            continue
+        covering = _covering(at, host, unlisted, certificates)
+        if covering is not None:
+            found[host] = _Given(covering, shared=True)
+    for host, secret in listed.items():
+        if host not in found:
+            found[host] = _Given(secret, unused=host not in useful)
+    return found
+
+
+def wildcard_over(host: str) -> str:
+    """The wildcard that stands for a host, of which the first label is left open; "" if there is none."""
+    _, dot, parent = host.partition(".")
+    return f"*.{parent}" if dot and not host.startswith("*") else ""
 
 
 def _covering(
@@ -275,13 +275,9 @@ def _covering(
 
 
 def _host(at: At, key: ObjectKey, given: str, field: str) -> str | None:
-    """A host as requests name it; None, with a finding, for what is not served."""
+    """A host as it is looked for: a name, a wildcard, or "" for all; None, with a finding, for what is none of these."""
     host = given.lower().removesuffix(".")
-    if is_dns_name(host):
+    if not given or is_dns_name(host.removeprefix("*.")):
         return host
-    if not given or (host.startswith("*.") and is_dns_name(host[2:])):
-        what = f"{given} stands for many hosts" if given else "it is for all hosts"
-        at.note(key, Finding(key, "HostNotServed", field, what))
-    else:
-        at.note(key, Finding(key, "HostInvalid", field, f"{given[:80]!r} is no DNS name"))
+    at.note(key, Finding(key, "HostInvalid", field, f"{given[:80]!r} is no DNS name"))
     return None

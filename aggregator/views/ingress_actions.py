@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from aggregator.traffic import path_regexes
 from aggregator.traffic.annotations import cors as wanted_cors
 from aggregator.traffic.annotations import rewrites
 from aggregator.traffic.annotations.conditions import NONE as NO_CONDITIONS
@@ -17,7 +18,8 @@ from aggregator.traffic.annotations.headers import Changes
 from aggregator.traffic.annotations.retries import Retries as WantedRetries
 from aggregator.traffic.annotations.settings import NO_SETTINGS, Settings
 from aggregator.traffic.annotations.timeouts import Timeouts
-from aggregator.traffic.ingresses import destination_keys, mirror_key
+from aggregator.traffic.backend_keys import destination_keys, mirror_key
+from aggregator.traffic.ingresses import REGEX
 from aggregator.traffic.rules import Rule
 from xds.messages.cors import Cors, cors
 from xds.messages.extension import Extension
@@ -153,6 +155,8 @@ def _host(rule: Rule, asked: rewrites.Rewrites) -> str:
 def _rewrite(rule: Rule, asked: rewrites.Rewrites) -> Rewrite | None:
     if not asked.path:
         return None
+    if rule.kind == REGEX:
+        return Rewrite(path_regexes.pattern(rule.path), rewrites.replacement(asked.path, path_regexes.groups(rule.path)))
     return Rewrite("^.*", rewrites.replacement(asked.path, 0))
 
 

@@ -18,9 +18,9 @@ from aggregator.mesh.home import Home, Mesh
 from aggregator.mesh.networks import Networks, network_of
 from aggregator.mesh.trust_domains import TrustDomains, accepted
 from aggregator.security.certificates import Certificate
+from aggregator.traffic.backend_keys import MIRRORED
 from aggregator.traffic.backends import Backend
 from aggregator.traffic.hosts import Hosts
-from aggregator.traffic.ingresses import MIRRORED
 from aggregator.views.ingress_clusters import cluster
 from aggregator.views.ingress_listeners import listeners as listeners_of
 from aggregator.views.ingress_routes import scope, scope_name

@@ -14,11 +14,13 @@ from typing import Final
 
 import msgspec
 
+from aggregator.traffic import path_regexes
 from aggregator.traffic.hosts import Host
-from aggregator.traffic.ingresses import EXACT
+from aggregator.traffic.ingresses import EXACT, PREFIX, REGEX
 from aggregator.traffic.rules import Canary, Rule
 from aggregator.views import ingress_actions as actions
 from xds.encoded import Encoded
+from xds.messages.fallback import ALL_HOSTS, FALLBACK_FILTERS
 from xds.messages.http_connection_manager import SCOPE_HEADERS
 from xds.messages.route import (
     NOT_FOUND,
@@ -46,7 +48,7 @@ def scope_name(host: str) -> str:
     Envoy copies the names of all scopes with every change of one. Up to LONGEST_NAME characters that costs it 50 ns a
     scope, beyond three times as much.
     """
-    name = f"{DEFAULT_CLASS}|{host}"
+    name = f"{DEFAULT_CLASS}|{host or ALL_HOSTS}"
     if len(name) <= LONGEST_NAME:
         return name
     # No digest that could be steered to another's, as hosts are chosen by many. "#" is in no host.
@@ -56,7 +58,8 @@ def scope_name(host: str) -> str:
 
 def scope(name: str, host: Host) -> Encoded:
     """The scope of a host, as bytes."""
-    return encode_scope(Scope(name, (DEFAULT_CLASS, host.host), host.host, tuple(_routes(host)), SCOPE_HEADERS))
+    key = host.host or ALL_HOSTS
+    return encode_scope(Scope(name, (DEFAULT_CLASS, key), key, tuple(_routes(host)), SCOPE_HEADERS, FALLBACK_FILTERS))
 
 
 def _routes(host: Host) -> Iterator[Encoded]:
@@ -84,7 +87,7 @@ def _secured(host: Host, rule: Rule) -> bool:
 
 
 def _is_for_everything(rule: Rule) -> bool:
-    return (rule.kind, rule.path) == ("Prefix", "/") and not rule.settings.conditions.count
+    return (rule.kind, rule.path) == (PREFIX, "/") and not rule.settings.conditions.count
 
 
 def _routes_of(rule: Rule, *, secured: bool) -> Iterator[Encoded]:
@@ -137,4 +140,6 @@ def _match(rule: Rule) -> PathMatch:
     any_case = rule.settings.conditions.any_case
     if rule.kind == EXACT:
         return PathMatch("exact", rule.path, any_case)
+    if rule.kind == REGEX:
+        return PathMatch("regex", path_regexes.pattern(rule.path))
     return PathMatch("everything") if rule.path == "/" else PathMatch("elements", rule.path, any_case)

@@ -146,6 +146,14 @@ class IngressGateway:
         except client.Unanswered:
             return 0
 
+    async def answers(self, status: int, host: str, path: str = "/", **fields: Any) -> None:
+        """Waits until a visitor is answered so (0: not at all)."""
+
+        async def answered() -> bool:
+            return await self.status(host, path, **fields) == status
+
+        await self.envoy.until(answered, f"seen to answer {host}{path} with {status}")
+
     @property
     def trust(self) -> ssl.SSLContext:
         """Whom visitors trust."""

@@ -71,11 +71,15 @@ class Ingress(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="Ingr
 
 
 class IngressClass(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="IngressClass"):
-    """A class of Ingresses: the controller that serves it, and whether it is meant where no class is named."""
+    """A class of Ingresses: the controller that serves it, and whether it is meant where no class is named.
+
+    `parameters`: whether it refers to an object with some.
+    """
 
     controller: str
     is_default: bool
     created: str
+    parameters: bool = False
 
 
 # Ingress on the wire
@@ -228,10 +232,15 @@ class ClassMeta(Name, gc=False):
     creation: str | None = msgspec.field(default=None, name="creationTimestamp")
 
 
+class ParametersObject(msgspec.Struct, gc=False):
+    """``spec.parameters``; what it refers to goes unread."""
+
+
 class ClassSpec(msgspec.Struct, gc=False):
     """``spec`` of an IngressClass."""
 
     controller: str | None = None
+    parameters: ParametersObject | None = None
 
 
 class IngressClassObject(msgspec.Struct, gc=False):
@@ -248,4 +257,5 @@ def read_ingress_class(wire: IngressClassObject, cluster: str) -> tuple[ObjectKe
         intern((wire.spec.controller if wire.spec else None) or ""),
         (annotations.is_default if annotations else None) == "true",
         created(wire.metadata.creation),
+        wire.spec is not None and wire.spec.parameters is not None,
     )

@@ -13,6 +13,7 @@ from typing import Final
 
 from xds import protos
 from xds.messages.extension import Extension, extension, write_ads, write_extension
+from xds.messages.fallback import fallback
 from xds.messages.filters import STARTED, AccessLog, http_router, write_access_log
 from xds.messages.http_filters import http_filters
 
@@ -72,12 +73,18 @@ def on_demand_tls() -> Extension:
 
 
 def scoped_manager(
-    stat_prefix: str, scope_class: str, *, secure: bool, access_logs: tuple[AccessLog, ...] = ()
+    stat_prefix: str,
+    scope_class: str,
+    *,
+    secure: bool,
+    wildcards: bool = False,
+    access_logs: tuple[AccessLog, ...] = (),
 ) -> Extension:
     """The network filter that serves HTTP with the routes of class `scope_class`.
 
     A host without a scope is answered 404, or with `secure` 421: the client has used a connection for a host that it
-    was not made for, and should make another.
+    was not made for, and should make another. With `wildcards` it is that of the wildcard over it first, or of all
+    hosts; those that have a scope of their own pay nothing for it (xds.messages.fallback).
     """
     config = _ext.filters.network.http_connection_manager.v3.HttpConnectionManager(stat_prefix=stat_prefix)
     config.use_remote_address.value = True
@@ -102,6 +109,8 @@ def scoped_manager(
         mapper = config.local_reply_config.mappers.add()
         mapper.filter.response_flag_filter.flags.append("NR")
         mapper.status_code.value = 421
+    for script in fallback(HOST_HEADER) if wildcards else ():
+        write_extension(config.http_filters.add(), script)
     for name, message, disabled in http_filters():
         added = config.http_filters.add(disabled=disabled)
         write_extension(added, extension(name, message))

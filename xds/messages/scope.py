@@ -18,6 +18,7 @@ from xds.encoded import Encoded, concatenate
 SCOPED_ROUTE_TYPE: Final = "type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration"
 
 _route = protos.envoy.config.route.v3
+_DISABLED: Final = _route.FilterConfig(disabled=True)
 # Field numbers, for composing by concatenation.
 _CONFIGURATION: Final = 5  # ScopedRouteConfiguration.route_configuration
 _VIRTUAL_HOSTS: Final = 2  # RouteConfiguration.virtual_hosts
@@ -28,7 +29,8 @@ class Scope(Struct, frozen=True, gc=False):
     """The routes of one host, in the order of matching; `key` has a text for each fragment, and stands for the scope
     wherever people read of it. `name` is the resource's.
 
-    `hidden_headers` are those the listener made the key of, which nobody behind it should see.
+    `hidden_headers` are those the listener made the key of, which nobody behind it should see. `disabled_filters` are
+    HTTP filters that requests for it do not pass.
     """
 
     name: str
@@ -36,12 +38,15 @@ class Scope(Struct, frozen=True, gc=False):
     host: str
     routes: tuple[Encoded, ...]
     hidden_headers: tuple[str, ...] = ()
+    disabled_filters: tuple[str, ...] = ()
 
 
 def encode_scope(scope: Scope) -> Encoded:
     """The bytes of a ScopedRouteConfiguration."""
     virtual_host = concatenate(_virtual_host(scope.host), [(_ROUTES, route) for route in scope.routes])
     head = _route.RouteConfiguration(name="|".join(scope.key), request_headers_to_remove=scope.hidden_headers)
+    for name in scope.disabled_filters:
+        head.typed_per_filter_config[name].Pack(_DISABLED)
     # Clusters come on demand, after the routes that name them.
     head.validate_clusters.SetInParent()
     configuration = concatenate(head.SerializeToString(deterministic=True), [(_VIRTUAL_HOSTS, virtual_host)])

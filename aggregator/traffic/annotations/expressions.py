@@ -9,14 +9,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from aggregator.traffic import path_regexes
 from aggregator.traffic.annotations.given import Refused
 
 LONGEST_EXPRESSION: Final = 512
 """Characters of a regular expression."""
-LARGEST_EXPRESSION: Final = 100
-"""Instructions of a compiled one: what proxies take without being told otherwise."""
-_MEMORY: Final = 1 << 18
-
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+\-.^_`|~]{1,128}")
 _VALUE: Final = re.compile(r"[ -~]{0,1024}")
 _HEADER: Final = re.compile(r"[A-Za-z0-9\-_]{1,128}")
@@ -41,18 +38,8 @@ def expression(text: str) -> str:
     """A regular expression in the syntax of RE2 that is compared with a whole value."""
     if not text or len(text) > LONGEST_EXPRESSION or not _VALUE.fullmatch(text):
         raise Refused(f"must be a regular expression of at most {LONGEST_EXPRESSION} printable ASCII characters")
-    # Here and not above: few meshes have one, and the library takes 3 MB.
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _MEMORY
-    try:
-        size = re2.compile(text, options).programsize
-    except re2.error:
-        raise Refused("must be a regular expression in the syntax of RE2") from None
-    if size > LARGEST_EXPRESSION:
-        raise Refused(f"must be a smaller regular expression ({size:,} instructions of {LARGEST_EXPRESSION})")
+    if path_regexes.refused(text):
+        raise Refused(f"must be a regular expression: it {path_regexes.refused(text)}")
     return text
 
 

@@ -18,6 +18,7 @@ from aggregator.traffic.annotations.connections import Connections, connections
 from aggregator.traffic.annotations.cors import Cors, cors
 from aggregator.traffic.annotations.given import Given, Problem
 from aggregator.traffic.annotations.headers import Headers, headers
+from aggregator.traffic.annotations.matching import Matching, matching
 from aggregator.traffic.annotations.names import names
 from aggregator.traffic.annotations.redirects import Redirects, redirects
 from aggregator.traffic.annotations.refused import WITHOUT_EFFECT, unsupported
@@ -32,6 +33,7 @@ class Settings(msgspec.Struct, frozen=True, gc=False):
 
     redirects: Redirects
     connections: Connections
+    matching: Matching
     rewrites: Rewrites
     timeouts: Timeouts
     retries: Retries | None
@@ -45,10 +47,12 @@ class Settings(msgspec.Struct, frozen=True, gc=False):
 
 def read(given: Given) -> Settings:
     """The settings of an Ingress; what is wrong with them stands in `given`."""
+    rewritten = rewrites(given)
     return Settings(
         redirects=redirects(given),
         connections=connections(given),
-        rewrites=rewrites(given),
+        matching=matching(given, rewritten=bool(rewritten.path)),
+        rewrites=rewritten,
         timeouts=timeouts(given),
         retries=retries(given),
         cors=cors(given),
