@@ -81,9 +81,11 @@ def elsewhere(named: Services, namespace: str, annotations: Labels) -> Iterator[
 
 
 def _mirror(text: str) -> Named:
-    namespace, slash, rest = text.partition("/")
-    name, _, port = (rest if slash else text).partition(":")
-    return _named(name, namespace if slash else "", port if ":" in text else "")
+    place, colon, port = text.partition(":")
+    namespace, slash, name = place.rpartition("/")
+    if slash and not namespace:
+        raise Refused("must name a Service of Kubernetes")
+    return _named(name, namespace, port if colon else str(PORT))
 
 
 def _destination(text: str) -> tuple[tuple[Named, int], ...]:
@@ -110,10 +112,10 @@ def _share(words: list[str], *, alone: bool) -> tuple[Named, int]:
     namespace, _, domain = place.partition(".")
     if domain and domain.split(".")[0] != "svc":
         raise Refused("must name Services as name.namespace.svc, with a port if need be")
-    return _named(name, namespace, port if colon else ""), share
+    return _named(name, namespace, port if colon else str(PORT)), share
 
 
 def _named(name: str, namespace: str, port: str) -> Named:
     if not all(is_dns_name(part) and "." not in part for part in (name, namespace or "x")):
         raise Refused("must name a Service of Kubernetes")
-    return Named(name, namespace, number(1, 65535)(port) if port else PORT)
+    return Named(name, namespace, number(1, 65535)(port))
