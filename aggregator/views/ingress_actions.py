@@ -156,7 +156,8 @@ def _rewrite(rule: Rule, asked: rewrites.Rewrites) -> Rewrite | None:
     if not asked.path:
         return None
     if rule.kind == REGEX:
-        return Rewrite(path_regexes.pattern(rule.path), rewrites.replacement(asked.path, path_regexes.groups(rule.path)))
+        groups = path_regexes.groups(rule.path)
+        return Rewrite(path_regexes.pattern(rule.path), rewrites.replacement(asked.path, groups))
     return Rewrite("^.*", rewrites.replacement(asked.path, 0))
 
 

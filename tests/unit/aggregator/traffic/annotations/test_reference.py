@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.traffic import annotations
+import aggregator.traffic.annotations as package
 from aggregator.traffic.annotations.given import Given
 from aggregator.traffic.annotations.refused import UNSUPPORTED, WITHOUT_EFFECT
 from aggregator.traffic.annotations.settings import read, settings
@@ -28,8 +28,8 @@ def rows() -> dict[str, str]:
 def honoured() -> dict[str, str]:
     """What each module says of the annotations it reads."""
     found: dict[str, str] = {}
-    for module in pkgutil.iter_modules(annotations.__path__):
-        own = getattr(importlib.import_module(f"{annotations.__name__}.{module.name}"), "ANNOTATIONS", {})
+    for module in pkgutil.iter_modules(package.__path__):
+        own = getattr(importlib.import_module(f"{package.__name__}.{module.name}"), "ANNOTATIONS", {})
         assert not found.keys() & own.keys()
         found |= own
     return found
