@@ -44,10 +44,22 @@ def problem(path: str) -> str:
     if _UNICODE_CLASS.search(path):
         return "names a class of Unicode characters, of which no path of a request has any"
     # By itself as well, lest it closes the group of the whole pattern.
-    return _refused(path) or _refused(pattern(path))
+    return refused(path) or refused(pattern(path))
 
 
-def _refused(text: str) -> str:
+@lru_cache(maxsize=4096)
+def groups(path: str) -> int:
+    """How many groups a path has that can be used."""
+    import re2  # late, as below
+
+    found: int = re2.compile(pattern(path)).groups
+    return found
+
+
+def refused(text: str) -> str:
+    """Why a proxy would not take this text as a regular expression, of whatever it is to be compared with; "" if it
+    would.
+    """
     # Here and not above: few meshes have such a path, and the library takes 3 MB.
     import re2
 
