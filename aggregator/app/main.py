@@ -45,6 +45,7 @@ from aggregator.views import ztunnel
 from aggregator.writes.root_certificates import ROOTS
 from watchers.lookups.dns import Lookups, Resolve
 from watchers.metrics import LookupMetrics
+from xds.metrics import work_metrics
 from xds.server.access import Access
 from xds.server.authentication import Authenticator
 from xds.server.certificate_service import CertificateService
@@ -171,6 +172,7 @@ class ControlPlane:
                 self.lookups.metrics.all,
                 self.loop_watch.metrics,
                 self.listener.metrics.all,
+                work_metrics,
                 lambda: authorities.expiries(self.authority),
                 *((self.writing.metrics,) if self.writing is not None else ()),
             ],
