@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from aggregator.app.activations import Activations
 from aggregator.app.records import Batch, Pass, Records
 from aggregator.cache.table import Table
 from aggregator.findings import Finding
@@ -24,6 +25,7 @@ from aggregator.mesh.selection import Selected
 from aggregator.mesh.standing import PastLimit
 from aggregator.pipeline import (
     ADMISSIONS,
+    DOMAINS,
     HOSTNAMES,
     PAST_LIMIT,
     RESOURCES,
@@ -138,6 +140,7 @@ class Aggregator:
         self._interest = tables.interest.cursor(bell=self._bell.set)
         self._rejections = tables.rejections.cursor(bell=self._bell.set)
         self._roots = tables.roots.cursor(bell=self._bell.set)
+        self.activations = Activations(tables.interest, records)
         self.complete = asyncio.Event()
         """Set once a pass that includes the whole of home has been published."""
         self.settled = asyncio.Event()
@@ -261,6 +264,8 @@ class Aggregator:
         for name, table in in_order:
             if name in published:
                 table.apply(published[name].items(), done)
+        if DOMAINS in published:
+            self.activations.note(published[DOMAINS], published.get(RESOURCES, {}), done)
         self._note_progress()
 
     def _note_progress(self) -> None:

@@ -47,6 +47,8 @@ STANDING_CLUSTERS: Final = frozenset({CONNECT_ORIGINATE, INNER_CONNECT_ORIGINATE
 
 HTTP_PORT: Final = 8080
 HTTPS_PORT: Final = 8443
+SCOPES: Final = View(ROLE, SCOPED_ROUTE_TYPE)
+"""The view with the routes of all hosts, by scope."""
 _SHARED: Final = (CLUSTER_TYPE, ASSIGNMENT_TYPE, SCOPED_ROUTE_TYPE, SECRET_TYPE)
 
 
@@ -59,6 +61,11 @@ class Sources(msgspec.Struct, frozen=True):
     hosts: Hosts
     backends: Collection[str, Backend]
     assignments: Collection[str, Resource]
+
+
+def scope_key(host: str) -> ResourceKey:
+    """Where the resources Table holds the routes that a gateway is told of a host, if any gateway asks for routes."""
+    return SCOPES.name, scope_name(host)
 
 
 def view_of(type_url: str, claimed: Callable[[str], str]) -> View | None:
