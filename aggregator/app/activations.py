@@ -2,8 +2,8 @@
 
 In: the domains that a pass changed, with what it published; the answers of gateways among the records. Out: two numbers
 for a domain, for whoever asks. A domain costs one number, some 60 bytes, and another once a gateway has answered; what
-which gateway holds is not kept here, since its session knows it. Answers are read when somebody asks, or when half the
-ring is full, so nothing is done for them on the way of a push.
+which gateway holds is not kept here, since its session knows it. Answers are read when somebody asks, when a domain
+changes, or when half the ring is full, so nothing is done for them on the way of a push.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ class Activations:
 
         A domain whose routes stay as they were, whoever asks for them now, is what it was.
         """
+        if self._awaited:
+            self._read()
         taken = min((cause.received for cause in done.causes if isinstance(cause, Cause)), default=done.started_ns)
         moment, asked = taken / _SECOND, self._interest.get(SCOPES.key) is not None
         for host, domain in changed.items():
