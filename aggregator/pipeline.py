@@ -70,6 +70,7 @@ RESOURCES, SETTLED, ADMISSIONS, HOSTNAMES = "resources", "settled", "admissions"
 WRITES, TRUST_DOMAIN = "writes", "trust domain"
 WANTED, REVIEWS = "objects to read by name", "accounts to review"
 SELECTIONS, PAST_LIMIT = "selections", "clusters past their limit"
+DOMAINS = "domains"
 
 
 class Pipeline:
@@ -278,6 +279,7 @@ class Pipeline:
         graph.publish(HOSTNAMES, network.hostnames)
         graph.publish(WANTED, by_name.asked.wanted)
         graph.publish(REVIEWS, by_name.asked.reviews)
+        graph.publish(DOMAINS, served.hosts)
 
         self.home = home
         self.interest = interest

@@ -15,6 +15,8 @@ from typing import Any, Final, Protocol
 from msgspec import Struct
 from xxhash import xxh3_128_digest
 
+from xds.metrics import WORK
+
 DIGEST_SIZE: Final = 16
 """Bytes of a digest (xxh3-128). It resists accidents, not attackers: who compares content of different owners compares
 the bytes as well, as `==` of the classes here does."""
@@ -151,6 +153,8 @@ class Resource(Struct, frozen=True, gc=False):
 def encode(message: Message) -> Encoded:
     """The message as bytes, the same for equal content in every process."""
     data = message.SerializeToString(deterministic=True)
+    WORK.encoded += 1
+    WORK.hashed += len(data)
     return Encoded(data, xxh3_128_digest(data))
 
 
@@ -165,13 +169,17 @@ def concatenate(head: bytes, children: Iterable[tuple[int, Encoded]]) -> Encoded
     for field, child in children:
         data += (varint(field << 3 | 2), varint(len(child.data)), child.data)
         digests += (field.to_bytes(4, "big"), child.digest)
-    return Encoded(b"".join(data), xxh3_128_digest(b"".join(digests)))
+    digested = b"".join(digests)
+    WORK.composed += 1
+    WORK.hashed += len(head) + len(digested)
+    return Encoded(b"".join(data), xxh3_128_digest(digested))
 
 
 def wrap(
     type_url: str, name: str, encoded: Encoded, aliases: Sequence[str] = (), ties: Ties = NO_TIES
 ) -> Resource:
     """The resource `name` of type `type_url`. Done once for all streams it goes to, and for all its life."""
+    WORK.wrapped += 1
     data, digest = encoded.data, encoded.digest
     content = _text(_ANY_TYPE_URL, type_url)
     if data:

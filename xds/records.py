@@ -46,7 +46,11 @@ class Push(Struct, frozen=True):
 
 
 class Ack(Struct, frozen=True):
-    """The proxy has answered a response; `message` is its reason if it did not accept it."""
+    """The proxy has answered a response; `message` is its reason if it did not accept it.
+
+    `revision` is the newest revision of the type's content that it holds completely from then on, apart from what it
+    rejected; 0 where that is not known anew.
+    """
 
     proxy: str
     type_url: str
@@ -54,6 +58,7 @@ class Ack(Struct, frozen=True):
     accepted: bool
     message: str
     received_ns: int
+    revision: int = 0
 
 
 class ResourceRejected(Struct, frozen=True):

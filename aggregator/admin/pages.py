@@ -57,6 +57,10 @@ class NoSuchPage(Exception):
         self.answer = answer
 
 
+class WrongQuery(Exception):
+    """Raised by a page whose query means nothing; the message says what may be asked."""
+
+
 class _Page(msgspec.Struct, frozen=True):
     says: str
     produce: Produce
@@ -75,7 +79,8 @@ class Pages:
         It is for those whom access.py knows, unless it is `open`, which is for pages that name no objects of clusters.
 
         Where the last part of `path` is a name in braces, as in `/clusters/{name}`, it stands for anything, and
-        `produce` finds what was asked for under that name beside the query. `produce` may raise NoSuchPage.
+        `produce` finds what was asked for under that name beside the query. `produce` may raise NoSuchPage
+        and WrongQuery.
         """
         self._pages[path] = _Page(says, produce, open)
 
@@ -148,6 +153,8 @@ def admin_app(
             return _json(await content if inspect.isawaitable(content) else content)
         except NoSuchPage as missing:
             return _json(missing.answer, 404)
+        except WrongQuery as wrong:
+            return _json({"error": str(wrong)}, 400)
 
     app = Starlette(
         routes=[

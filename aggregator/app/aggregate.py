@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from aggregator.app.activations import Activations
 from aggregator.app.records import Batch, Pass, Records
 from aggregator.cache.table import Table
 from aggregator.findings import Finding
@@ -24,6 +25,7 @@ from aggregator.mesh.selection import Selected
 from aggregator.mesh.standing import PastLimit
 from aggregator.pipeline import (
     ADMISSIONS,
+    DOMAINS,
     HOSTNAMES,
     PAST_LIMIT,
     RESOURCES,
@@ -43,6 +45,7 @@ from watchers.facts.keys import ObjectKey
 from watchers.facts.named import WantedKey
 from watchers.writes import Write, WriteKey
 from xds.encoded import Resource
+from xds.metrics import NO_WORK, WORK
 
 log = logging.getLogger(__name__)
 
@@ -137,12 +140,15 @@ class Aggregator:
         self._interest = tables.interest.cursor(bell=self._bell.set)
         self._rejections = tables.rejections.cursor(bell=self._bell.set)
         self._roots = tables.roots.cursor(bell=self._bell.set)
+        self.activations = Activations(tables.interest, records)
         self.complete = asyncio.Event()
         """Set once a pass that includes the whole of home has been published."""
         self.settled = asyncio.Event()
         """Set once a pass has been published since every remote cluster has answered or passed its limit."""
         self.longest_slice = 0.0
         """Seconds of the longest slice so far, publication not included."""
+        self._work = NO_WORK
+        """What messages of the pass under way took; between its slices others make some, too."""
 
     async def run(self) -> None:
         """Work for ever, with pauses between passes, in which changes gather: as long as the last pass and its push
@@ -214,12 +220,13 @@ class Aggregator:
 
     def _slice(self) -> Result | None:
         """One slice. Steps differ in cost by a hundred times, so the clock decides how many fit in."""
-        began = self._monotonic()
+        began, before = self._monotonic(), WORK.now()
         result, took = None, 0.0
         while result is None and took < SLICE:
             result = self._pipeline.graph.run(_STEPS)
             took = self._monotonic() - began
         self.longest_slice = max(self.longest_slice, took)
+        self._work += WORK.now() - before
         return result
 
     def _publish(self, result: Result, causes: tuple[object, ...], started: int) -> None:
@@ -237,7 +244,9 @@ class Aggregator:
             evaluated=result.evaluated,
             changed=changed,
             published=len(published.get(RESOURCES, ())),
+            work=self._work,
         )
+        self._work = NO_WORK
         self._records.append(done)
         in_order: tuple[tuple[str, Table[Any, Any]], ...] = (
             (RESOURCES, tables.resources),
@@ -255,6 +264,8 @@ class Aggregator:
         for name, table in in_order:
             if name in published:
                 table.apply(published[name].items(), done)
+        if DOMAINS in published:
+            self.activations.note(published[DOMAINS], published.get(RESOURCES, {}), done)
         self._note_progress()
 
     def _note_progress(self) -> None:

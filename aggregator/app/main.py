@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from aggregator import __version__
 from aggregator.admin.clusters import add_cluster_pages
+from aggregator.admin.domains import add_domain_pages
 from aggregator.admin.pages import Pages, admin_app, health_app
 from aggregator.admin.server import HttpListener
 from aggregator.app import authority as authorities
@@ -27,6 +28,7 @@ from aggregator.app.aggregate import Aggregator, Tables
 from aggregator.app.clock import steady_clock
 from aggregator.app.cluster_limits import ClusterLimits
 from aggregator.app.clusters import Clusters, WatchSource
+from aggregator.app.ingress_streams import ingress_gateways
 from aggregator.app.loop_watch import LoopWatch
 from aggregator.app.metrics import ClusterStates, Exposition, RecordCounts
 from aggregator.app.readiness import Readiness, readiness
@@ -40,11 +42,13 @@ from aggregator.app.subscriptions import Interest, Surroundings, TableViews
 from aggregator.app.table_admissions import TableAdmissions
 from aggregator.mesh.home import Home
 from aggregator.operate.clusters import ClusterQuestions
+from aggregator.operate.domains import DomainQuestions
 from aggregator.pipeline import Pipeline
 from aggregator.views import ztunnel
 from aggregator.writes.root_certificates import ROOTS
 from watchers.lookups.dns import Lookups, Resolve
 from watchers.metrics import LookupMetrics
+from xds.metrics import work_metrics
 from xds.server.access import Access
 from xds.server.authentication import Authenticator
 from xds.server.certificate_service import CertificateService
@@ -172,6 +176,8 @@ class ControlPlane:
                 self.lookups.metrics.all,
                 self.loop_watch.metrics,
                 self.listener.metrics.all,
+                work_metrics,
+                self.aggregator.activations.metrics,
                 lambda: authorities.expiries(self.authority),
                 *((self.writing.metrics,) if self.writing is not None else ()),
             ],
@@ -185,6 +191,15 @@ class ControlPlane:
         )
         questions = ClusterQuestions(self.clusters, self.pipeline, replica=socket.gethostname(), now=now)
         add_cluster_pages(self.pages, questions)
+        domains = DomainQuestions(
+            self.pipeline,
+            self.tables.findings,
+            lambda: ingress_gateways(self.streams, self.tables.resources),
+            self.aggregator.activations.of,
+            replica=socket.gethostname(),
+            now=now,
+        )
+        add_domain_pages(self.pages, domains)
         if self.writing is not None:
             self.pages.add("/writes", "what home's objects are still to be told, and who tells them", self.writing.page)
         self.pages.add("/findings", "what is wrong with which objects, and the cure", lambda _: self.findings())

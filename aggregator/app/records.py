@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from xds.metrics import NO_WORK, Work
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -39,8 +41,8 @@ class Pass(msgspec.Struct, frozen=True, gc=False):
     """A pass of the graph: from changed facts to one published revision.
 
     `evaluated` counts functions run, `changed` published items of every kind that differ from before (resources,
-    settled marks, admissions, findings), `published` the resources among them. Times are `time.time_ns()`; `causes`
-    those of its facts.
+    settled marks, admissions, findings), `published` the resources among them. `work` is what messages took to make.
+    Times are `time.time_ns()`; `causes` those of its facts.
     """
 
     revision: int
@@ -50,6 +52,7 @@ class Pass(msgspec.Struct, frozen=True, gc=False):
     evaluated: int
     changed: int
     published: int
+    work: Work = NO_WORK
 
 
 class Reader:

@@ -160,6 +160,10 @@ class TableSubscription:
         batch = self._changes.take()
         return Changes({key[1]: resource for key, resource in batch.changes.items()}, batch.causes, batch.revision)
 
+    def untaken(self, name: str) -> bool:
+        """Whether `take` would return the name."""
+        return self._changes.unread((self._name, name))
+
     def _changed(self) -> None:
         self.pending = True
         self._bell()

@@ -308,6 +308,8 @@ class _Open:
                     "isthmus.functions": done.evaluated,
                     "isthmus.changed": done.changed,
                     "isthmus.published": done.published,
+                    "isthmus.messages.encoded": done.work.encoded,
+                    "isthmus.messages.composed": done.work.composed,
                     "isthmus.outcome": "changed" if done.changed else "unchanged",
                 },
                 parent=0 if shown else None,

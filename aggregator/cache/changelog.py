@@ -182,6 +182,10 @@ class ChangeLog(Generic[K, V]):
         self._passed(stop - index + 1)
         return forgotten
 
+    def unread(self, reader: Reader[K, V], key: K) -> bool:
+        """Whether a key is among what a reader has still to read."""
+        return self._newest.get(key, 0) > reader.position or key in reader.backlog
+
     def skip(self, reader: Reader[K, V]) -> None:
         """Move a reader to the newest revision without reading, because it was given what another reader read."""
         reader.position = self.head

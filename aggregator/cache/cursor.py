@@ -95,6 +95,16 @@ class Cursor(Generic[K, V]):
             return self._take_partition(partitions, next(iter(self._waiting)))
         return self._take_turns(partitions, limit)
 
+    def unread(self, key: K) -> bool:
+        """Whether the next `take` without limit returns this key. Costs a look-up, but for a cursor from the start that
+        takes in pages, whose first pages it searches.
+        """
+        if self._waits_to_begin:
+            partition = self._partitions.by_name.get(key[0]) if self._partitions is not None else None
+            return partition is not None and self._partition in (None, key[0]) and key in partition.rows
+        reader = self._readers.get(key[0])
+        return reader is not None and reader.partition.log.unread(reader, key)
+
     def close(self) -> None:
         """Stop reading and free what was kept for this cursor. May be called again, and from a bell."""
         partitions, self._partitions = self._partitions, None

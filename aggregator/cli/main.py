@@ -14,6 +14,7 @@ from aggregator import __version__
 from aggregator.cli.bootstrap import print_bootstrap
 from aggregator.cli.clusters import app as clusters
 from aggregator.cli.demo import demo
+from aggregator.cli.domains import app as domains
 from aggregator.cli.reference import settings_reference
 from aggregator.cli.remote_secret import create_remote_secret
 from aggregator.cli.run import run
@@ -31,6 +32,7 @@ app.command(name="run", epilog="Every option is also a variable ISTHMUS_... and 
 app.command(name="bootstrap")(print_bootstrap)
 app.command(name="demo")(demo)
 app.add_typer(clusters, name="clusters")
+app.add_typer(domains, name="domains")
 app.command(name="create-remote-secret")(create_remote_secret)
 app.command(name="schema")(print_schema)
 

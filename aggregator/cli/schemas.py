@@ -19,13 +19,23 @@ def _clusters() -> dict[str, Any]:
     return schema()
 
 
+def _domains() -> dict[str, Any]:
+    from aggregator.operate.domain_list import schema
+
+    return schema()
+
+
 class Described(StrEnum):
     """The commands whose JSON has a schema."""
 
     CLUSTERS = "clusters"
+    DOMAINS = "domains"
 
 
-SCHEMAS: Mapping[Described, Callable[[], dict[str, Any]]] = {Described.CLUSTERS: _clusters}
+SCHEMAS: Mapping[Described, Callable[[], dict[str, Any]]] = {
+    Described.CLUSTERS: _clusters,
+    Described.DOMAINS: _domains,
+}
 
 
 def schema_text(command: Described) -> str:
@@ -34,7 +44,7 @@ def schema_text(command: Described) -> str:
 
 
 def print_schema(
-    command: Annotated[Described, typer.Argument(metavar="COMMAND", help="One of: clusters.")],
+    command: Annotated[Described, typer.Argument(metavar="COMMAND", help="One of: clusters, domains.")],
 ) -> None:
     """Print the JSON Schema of what a command prints with -o json."""
     print(schema_text(command), end="")

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
 from aggregator.mesh.home import cluster_key
 from aggregator.mesh.services import Declared
 from aggregator.mesh.workload import Workload
 from aggregator.operate.cluster_list import Cluster, ClusterList, Kind
+from aggregator.operate.moments import at, moment
 from aggregator.pipeline import Pipeline
 from watchers.status import ClusterStatus, KindStatus
 
@@ -129,19 +129,19 @@ def _described(
         home=status.home,
         state=status.state,
         reason=status.reason,
-        since=_moment(status.since),
+        since=moment(status.since),
         lag=None if status.lag < 0 else round(status.lag, 3),
         services=services,
         endpoints=endpoints,
         server=status.server,
         registered_by=status.registered_by,
         uid=status.uid,
-        token_expires=_moment(status.token_expires),
-        certificate_expires=_moment(status.certificate_expires),
-        server_certificate_expires=_moment(status.server_certificate_expires),
-        withdrawn=_moment(status.withdrawn),
+        token_expires=moment(status.token_expires),
+        certificate_expires=moment(status.certificate_expires),
+        server_certificate_expires=moment(status.server_certificate_expires),
+        withdrawn=moment(status.withdrawn),
         replica=replica,
-        observed=_at(observed),
+        observed=at(observed),
         kinds=tuple(map(_kind, status.kinds)),
     )
 
@@ -152,19 +152,6 @@ def _kind(status: KindStatus) -> Kind:
         state=status.state,
         reason=status.reason,
         objects=status.objects,
-        heard=_moment(status.heard),
-        confirmed=_moment(status.confirmed),
+        heard=moment(status.heard),
+        confirmed=moment(status.confirmed),
     )
-
-
-def _moment(seconds: float) -> datetime | None:
-    """None for 0, which is never or unknown."""
-    return _at(seconds) if seconds else None
-
-
-def _at(seconds: float) -> datetime:
-    """To the millisecond; a moment beyond what a calendar has becomes its last one."""
-    try:
-        return datetime.fromtimestamp(round(seconds, 3), UTC)
-    except (OverflowError, ValueError, OSError):
-        return datetime.max.replace(microsecond=0, tzinfo=UTC)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from aggregator.findings import Finding
-from aggregator.graph import At, Collection, Graph, Outcome, Withheld
+from aggregator.graph import At, Collection, Graph, Index, Outcome, Withheld
 from aggregator.mesh.home import Home
 from aggregator.order import rank
 from aggregator.security.certificates import Certificate
@@ -52,6 +52,8 @@ class Hosts(msgspec.Struct, frozen=True):
 
     hosts: Collection[str, Host]
     certificates: Collection[str, Certificate]
+    claims: Index[str, ClaimKey, Claim]
+    """What is claimed of each host, of those too that are not served."""
 
 
 def declare(
@@ -101,7 +103,7 @@ def declare(
         return certificate
 
     hosts = graph.derive("hosts", by_host, settled)
-    return Hosts(hosts, graph.derive("certificates of hosts", hosts, of_host))
+    return Hosts(hosts, graph.derive("certificates of hosts", hosts, of_host), by_host)
 
 
 def _note(at: At, ingress: ObjectKey, code: str, detail: str) -> None:

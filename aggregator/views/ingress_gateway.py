@@ -50,6 +50,8 @@ STANDING_PREFIXES: Final = (f"{MIRRORED}|",)
 
 HTTP_PORT: Final = 8080
 HTTPS_PORT: Final = 8443
+SCOPES: Final = View(ROLE, SCOPED_ROUTE_TYPE)
+"""The view with the routes of all hosts, by scope."""
 _SHARED: Final = (CLUSTER_TYPE, ASSIGNMENT_TYPE, SCOPED_ROUTE_TYPE, SECRET_TYPE)
 
 
@@ -62,6 +64,11 @@ class Sources(msgspec.Struct, frozen=True):
     hosts: Hosts
     backends: Collection[str, Backend]
     assignments: Collection[str, Resource]
+
+
+def scope_key(host: str) -> ResourceKey:
+    """Where the resources Table holds the routes that a gateway is told of a host, if any gateway asks for routes."""
+    return SCOPES.name, scope_name(host)
 
 
 def view_of(type_url: str, claimed: Callable[[str], str]) -> View | None:

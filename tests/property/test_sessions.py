@@ -78,6 +78,12 @@ class Worlds(RuleBasedStateMachine):
             self.check(response)
         self.seen = len(self.client.all)
 
+    @invariant()
+    def what_the_client_is_said_to_hold_it_holds(self) -> None:
+        held, present = self.client.of(ADDRESS_TYPE).texts, self.view.texts
+        for name in self.client.session.held(ADDRESS_TYPE, self.view.content):
+            assert held.get(name) == present[name]
+
     def check(self, response: Answer) -> None:
         """More that must hold for every response."""
 
@@ -158,6 +164,8 @@ class Wildcards(Worlds):
                 assert held.get(name) == text
                 assert (ADDRESS_TYPE, name) not in self.client.session.rejected
         assert held.keys() <= self.view.texts.keys()
+        good = {name for name, text in self.view.texts.items() if not is_bad(text)}
+        assert self.client.session.held(ADDRESS_TYPE, self.view.content) == good
         assert self.client.session.acknowledged[ADDRESS_TYPE] == self.client.world.views[ADDRESS_TYPE].revision
 
 
@@ -213,9 +221,12 @@ class Names(Worlds):
             return
         self.finish()
         held = self.client.of(ADDRESS_TYPE).texts
+        said = self.client.session.held(ADDRESS_TYPE, self.view.content)
         for name in NAMES:
             text = self.view.texts.get(name)
-            if not self.wild and name not in self.names:
+            wanted = self.wild or name in self.names
+            assert (name in said) == (wanted and text is not None and not is_bad(text))
+            if not wanted:
                 continue
             if text is not None and is_bad(text):
                 assert not is_bad(held.get(name, ""))

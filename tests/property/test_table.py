@@ -98,7 +98,12 @@ class TableMachine(RuleBasedStateMachine):
         self.take(self.readers[place], None)
 
     def take(self, reader: Reader, limit: int | None) -> None:
+        known = {*KEYS, *self.content, *reader.told}
+        unread = {key for key in known if reader.cursor.unread(key)}
         batch = reader.cursor.take(limit)
+        assert unread >= batch.changes.keys() & known
+        if limit is None:
+            assert unread == batch.changes.keys() & known
         for key, value in batch.changes.items():
             if value is None:
                 reader.told.pop(key, None)

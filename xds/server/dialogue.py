@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
+from xds.encoded import Resource
 from xds.records import Ack, Push, Records, ResourceRejected
 from xds.server import refusals
 from xds.server.first_answers import Turns
@@ -103,6 +104,14 @@ class Dialogue:
         """The resources whose present version the proxy refuses, by type and name."""
         return self._session.rejected
 
+    def held(self, type_url: str, present: Mapping[str, Resource]) -> set[str]:
+        """Of resources of a type that are the present ones of their names, those that the proxy holds, by name."""
+        return self._session.held(type_url, present)
+
+    def refused(self, type_url: str) -> Mapping[str, Rejection]:
+        """The resources of a type whose present version the proxy refuses, by name. Not to be kept."""
+        return self._session.refused(type_url)
+
     def hear(self, request: DeltaRequest | SotwRequest) -> None:
         """Takes in a request; raises ProtocolViolation."""
         self._session.receive(request)
@@ -182,12 +191,15 @@ class Dialogue:
     def _acks(self, actions: list[Action]) -> Iterator[Ack]:
         """One record for each answer of the proxy, however many resources it rejects."""
         answers: dict[tuple[str, str], list[str]] = {}
+        revisions: dict[tuple[str, str], int] = {}
         for action in actions:
             if isinstance(action, Accepted):
                 answers[action.type_url, action.nonce] = []
+                revisions[action.type_url, action.nonce] = action.revision
             elif isinstance(action, Rejected):
                 why = f"{action.name}: {action.message}" if action.name else action.message
                 answers.setdefault((action.type_url, action.nonce), []).append(why)
         for (type_url, nonce), reasons in answers.items():
             reason = "; ".join(reasons)[:_LONGEST_REASON]
-            yield Ack(self.proxy.id, type_url, nonce, not reasons, reason, self._heard_ns.get(type_url, 0))
+            heard, revision = self._heard_ns.get(type_url, 0), revisions.get((type_url, nonce), 0)
+            yield Ack(self.proxy.id, type_url, nonce, not reasons, reason, heard, revision)

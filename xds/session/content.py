@@ -131,6 +131,14 @@ class Releases(Protocol):
         """The client does not want these any more."""
 
 
+@runtime_checkable
+class Untaken(Protocol):
+    """What a Subscription is beside that, which can say of a single name whether it has changed."""
+
+    def untaken(self, name: str) -> bool:
+        """Whether the name is among the changes that `take` would return now."""
+
+
 class Views(Protocol):
     """What one proxy may read."""
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from xds.encoded import ADMITS_HEALTHY, Resource, delta_response
-from xds.session.content import Changes, Subscription
+from xds.session.content import Changes, Subscription, Untaken
 from xds.session.exchange import Exchange, Response
 from xds.session.requests import MAX_NAMES, DeltaRequest, ProtocolViolation
 
@@ -110,6 +110,27 @@ class DeltaExchange(Exchange[DeltaRequest]):
     def removing(self) -> bool:
         """See Exchange."""
         return bool(self._gone)
+
+    def held(self, present: Mapping[str, Resource]) -> set[str]:
+        """See Exchange. What the client does not hold is known by name; all else it has been told and has accepted."""
+        if self._everything or not self.answered:
+            return set()
+        content, claims = self.content, self._claims
+        if not isinstance(content, Untaken) and content.pending:
+            return set()
+        names = present.keys() - self._waiting.keys() - self._asked.keys()
+        names -= self.bisection.suspects.keys()
+        names -= self.quarantine.current.keys()
+        if self._under_way is not None:
+            names.difference_update([resource.name for resource in self._under_way[1].news])
+        covers = self.interest.covers
+        return {
+            name
+            for name in names
+            if covers(name)
+            and not (isinstance(content, Untaken) and content.untaken(name))
+            and (not claims or claims.get(name, version := present[name].version) == version)
+        }
 
     def _removable(self, released: int) -> bool:
         return any(tick <= released for tick in self._gone.values())

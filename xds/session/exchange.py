@@ -11,7 +11,7 @@ Moments are ticks, the numbers of polls: within one tick all content is of one s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import inf
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -124,6 +124,13 @@ class Exchange(ABC, Generic[R_contra]):
     @abstractmethod
     def removing(self) -> bool:
         """Whether removals wait, for whatever reason."""
+
+    @abstractmethod
+    def held(self, present: Mapping[str, Resource]) -> set[str]:
+        """Of resources that are the present ones of their names, those that the client holds as they are, by name.
+
+        Read from what is known of the client anyway; costs as much as there are, and what is under way.
+        """
 
     @abstractmethod
     def _removable(self, released: int) -> bool:

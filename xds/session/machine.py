@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from math import inf
 from typing import Final, Generic, TypeVar
 
+from xds.encoded import Resource
 from xds.session.actions import Action
 from xds.session.content import Subscription, Views
 from xds.session.exchange import Exchange, Request
@@ -65,6 +66,16 @@ class Session(ABC, Generic[R]):
         Resources it rejected are left out of account: they are in `rejected`. 0 as long as there is none.
         """
         return {type_url: exchange.acknowledged for type_url, exchange in self._exchanges.items()}
+
+    def held(self, type_url: str, present: Mapping[str, Resource]) -> set[str]:
+        """Of resources of a type that are the present ones of their names, those that the client holds, by name."""
+        exchange = self._exchanges.get(type_url)
+        return exchange.held(present) if exchange is not None else set()
+
+    def refused(self, type_url: str) -> Mapping[str, Rejection]:
+        """The resources of a type whose present version the client refuses, by name. Not to be kept."""
+        exchange = self._exchanges.get(type_url)
+        return exchange.quarantine.current if exchange is not None else {}
 
     @abstractmethod
     def _exchange(self, type_url: str, content: Subscription | None) -> Exchange[R]:

@@ -11,6 +11,7 @@ Anything here costs as much as the set is large; proxies that can speak the incr
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 
@@ -99,6 +100,16 @@ class SotwExchange(Exchange[SotwRequest]):
     def removing(self) -> bool:
         """See Exchange."""
         return bool(self._gone)
+
+    def held(self, present: Mapping[str, Resource]) -> set[str]:
+        """See Exchange. What the client has accepted is kept in the order of names."""
+        held = self._held
+        found = set()
+        for name, resource in present.items():
+            place = bisect_left(held, name, key=_by_name)
+            if place < len(held) and held[place] == resource:
+                found.add(name)
+        return found
 
     def _removable(self, released: int) -> bool:
         return any(tick <= released for tick in self._gone.values())

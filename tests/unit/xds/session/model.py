@@ -91,6 +91,9 @@ class Reading:
     def known(self, name: str) -> bool:
         return name in self.view.content or name in self.view.latent
 
+    def untaken(self, name: str) -> bool:
+        return name in self.changed
+
     def close(self) -> None:
         self.closed = True
 

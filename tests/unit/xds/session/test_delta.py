@@ -75,6 +75,33 @@ def test_an_answer_above_the_limit_is_split_by_bytes(monkeypatch: pytest.MonkeyP
     assert max(sizes) < 2200
 
 
+def test_of_an_answer_in_parts_those_are_held_that_were_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "WHOLE", 1000)
+    view = View(many(20))
+    client = client_of(view)
+    client.subscribe(TYPE)
+    while client.inbox:
+        accepted = set(client.of(TYPE).texts)
+        assert client.session.held(TYPE, view.content) == accepted
+        client.ack(client.inbox[0])
+    assert client.session.held(TYPE, view.content) == set(view.content) > accepted
+
+
+def test_a_name_alone_that_has_changed_is_not_held_any_more() -> None:
+    view = View(many(3))
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.ack()
+    view.change(r00001="new")
+    assert client.session.held(TYPE, view.content) == {"r00000", "r00002"}
+
+
+def test_of_a_type_that_was_not_asked_for_nothing_is_held() -> None:
+    view = View(many(3))
+    assert client_of(view).session.held(TYPE, view.content) == set()
+    assert client_of(view).session.refused(TYPE) == {}
+
+
 def test_newer_content_replaces_what_waits_in_a_later_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta, "WHOLE", 1000)
     view = View(many(20))

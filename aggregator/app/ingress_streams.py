@@ -1,0 +1,50 @@
+"""The connected ingress gateways, as `isthmus domains` asks for them: what each holds is read from its session.
+
+In: the open streams, the resources Table. Out: one Gateway for each stream that is told routes (see operate.domains).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from aggregator.app.subscriptions import view_for
+from aggregator.cache.table import Table
+from aggregator.views.ingress_gateway import SCOPES
+from xds.encoded import Resource
+from xds.messages.scope import SCOPED_ROUTE_TYPE
+from xds.server.dialogue import Dialogue
+from xds.server.streams import Streams
+
+
+class StreamGateway:
+    """A gateway by its stream. Good for as long as that is open."""
+
+    def __init__(self, dialogue: Dialogue, resources: Table[tuple[str, str], Resource]) -> None:
+        self._dialogue = dialogue
+        self._resources = resources
+
+    @property
+    def id(self) -> str:
+        """The id of its node."""
+        return self._dialogue.proxy.id
+
+    def held(self, scopes: Collection[str]) -> Collection[str]:
+        """The scopes that it has accepted as they are now."""
+        found = ((scope, self._resources.get((SCOPES.name, scope))) for scope in scopes)
+        present = {scope: resource for scope, resource in found if resource is not None}
+        return self._dialogue.held(SCOPED_ROUTE_TYPE, present)
+
+    def refused(self, scopes: Collection[str]) -> Mapping[str, str]:
+        """The scopes that it refuses as they are now, and why."""
+        refused = self._dialogue.refused(SCOPED_ROUTE_TYPE)
+        return {scope: rejection.message for scope, rejection in refused.items() if scope in scopes}
+
+
+def ingress_gateways(streams: Streams, resources: Table[tuple[str, str], Resource]) -> list[StreamGateway]:
+    """All that are connected now, and are told routes of hosts."""
+    dialogues = [stream.dialogue for stream in streams if stream.dialogue is not None]
+    return [
+        StreamGateway(dialogue, resources)
+        for dialogue in dialogues
+        if view_for(dialogue.proxy, SCOPED_ROUTE_TYPE) == SCOPES
+    ]
