@@ -254,6 +254,34 @@ CATALOGUE: dict[str, Entry] = {
         "Two Ingresses give one host different TLS Secrets; the first in order decides.",
         "Give the host the same Secret in both.",
     ),
+    "HostTlsSettingsClaimed": Entry(
+        "error",
+        "Two Ingresses want TLS with the clients of one host spoken differently; the first in order decides, of the"
+        " namespace that has the host. Paths of an Ingress that demands certificates of clients in vain are not"
+        " served.",
+        "Write the same annotations on both, or give the paths a host of their own.",
+    ),
+    "ClientRootsNotAllowed": Entry(
+        "error",
+        "An Ingress takes the roots of its clients' certificates from another namespace: nobody gets in to its host.",
+        "Put the Secret into the namespace of the Ingress, and name it in auth-tls-secret.",
+    ),
+    "ClientRootsNotFound": Entry(
+        "error",
+        "The Secret with the roots of clients' certificates is not there, or holds none: nobody gets in to the host.",
+        "Create the Secret in the namespace of the Ingress, with the roots in PEM under ca.crt.",
+    ),
+    "TlsChainsExceeded": Entry(
+        "error",
+        "More filter chains are asked for than a gateway can hold, since each costs it memory for every host. Hosts of"
+        " the youngest settings that demand something are refused, others are served from the common chain.",
+        "Give hosts equal TLS settings: they share a chain.",
+    ),
+    "PassthroughNotServed": Entry(
+        "error",
+        "A host whose backend is to end TLS has no backend: its clients are refused.",
+        "Give the host a rule with a Service behind the path /.",
+    ),
     "TlsHasNoSecret": Entry(
         "warning",
         "An Ingress asks for TLS without naming a Secret. There is no default certificate: its hosts are served without"

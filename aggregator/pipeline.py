@@ -37,7 +37,7 @@ from aggregator.security import (
     policy_references,
     references,
 )
-from aggregator.traffic import backends, hosts, ingress_classes, ingresses
+from aggregator.traffic import backends, hosts, ingress_classes, ingresses, tls_classes
 from aggregator.views import completeness, east_west_gateway, ingress_endpoints, ingress_gateway, rejections, ztunnel
 from aggregator.views import credentials as credential_views
 from aggregator.views.view import ResourceKey, View
@@ -199,15 +199,6 @@ class Pipeline:
         reached = ingress_endpoints.declare(
             graph, home, ingress_endpoints.Sources(mesh, network, workload, merged, split, behind)
         )
-        told += ingress_gateway.declare(
-            graph,
-            home,
-            interest,
-            ingress_gateway.Sources(mesh, trust_domains, network, served, behind, reached),
-        )
-        told += east_west_gateway.declare(
-            graph, home, interest, east_west_gateway.Sources(mesh, trust_domains, gateways, nodes, workload, exposed)
-        )
         by_name = credential_views.declare(
             graph,
             home,
@@ -215,6 +206,7 @@ class Pipeline:
             have_answered,
             interest,
             in_force,
+            tls_classes.demanded_roots(graph, served),
             credentials.Sources(
                 secrets,
                 config_maps,
@@ -224,6 +216,18 @@ class Pipeline:
                 gateway_classes,
                 references.declare(graph, home, counts, grants),
             ),
+        )
+        classes = tls_classes.declare(
+            graph, home, served, kube_ingresses, lambda at, name: at.get(by_name.demanded, name)
+        )
+        told += ingress_gateway.declare(
+            graph,
+            home,
+            interest,
+            ingress_gateway.Sources(mesh, trust_domains, network, served, classes, by_name.demanded, behind, reached),
+        )
+        told += east_west_gateway.declare(
+            graph, home, interest, east_west_gateway.Sources(mesh, trust_domains, gateways, nodes, workload, exposed)
         )
         told += [by_name.secrets]
         settled = completeness.declare(graph, have_answered, network, interest, by_name.unknown)
@@ -296,6 +300,7 @@ class Pipeline:
         self.credentials = by_name.asked
         self.claims = claims
         self.hosts = served
+        self.tls_classes = classes
         self.backends = behind
         self._by_kind: dict[str, Source[ObjectKey, Any]] = {
             "Cluster": clusters,

@@ -17,6 +17,7 @@ from aggregator.mesh.home import Home
 from aggregator.order import rank
 from aggregator.security.certificates import Certificate
 from aggregator.traffic.annotations.settings import NO_SETTINGS, Settings
+from aggregator.traffic.annotations.tls import CLOSED, NO_TLS_SETTINGS, Tls
 from aggregator.traffic.ingresses import EXACT, Claim, ClaimKey, PathClaim, PathKind
 from watchers.facts.keys import ObjectKey
 
@@ -38,13 +39,16 @@ class Host(msgspec.Struct, frozen=True, gc=False):
     """A host name and its rules in the order of matching: Exact paths, then the longest Prefix first.
 
     `tls` is the key of the Secret with its certificate, given by the Ingress `tls_origin`; a host that has one is
-    served by TLS alone, whether there is a certificate in it or not.
+    served by TLS alone, whether there is a certificate in it or not. `speaks` is how its clients are spoken to, with
+    the namespace in `speaks.settings.roots`; the Ingress `speaks_origin` says so.
     """
 
     host: str
     rules: tuple[Rule, ...]
     tls: ObjectKey | None
     tls_origin: ObjectKey | None
+    speaks: Tls = NO_TLS_SETTINGS
+    speaks_origin: ObjectKey | None = None
 
 
 class Hosts(msgspec.Struct, frozen=True):
@@ -73,11 +77,16 @@ def declare(
                 at.note(claim.origin, Finding(claim.origin, "HostHasNoRule", "spec.tls", f"{host} has no rule"))
             return Withheld("HostWithoutRule")
         secured = _secured(at, host, order)
+        speaks, speaks_origin = NO_TLS_SETTINGS, None
+        if any(claim.settings.tls is not NO_TLS_SETTINGS for claim in order):
+            speaks, speaks_origin, order = _spoken(at, host, order)
         return Host(
             host,
             _rules(at, host, order),
             secured.secret if secured is not None else None,
             secured.origin if secured is not None else None,
+            speaks,
+            speaks_origin,
         )
 
     def of_host(at: At, host: str, one: Host) -> Outcome[Certificate]:
@@ -113,6 +122,46 @@ def _secured(at: At, host: str, order: list[Claim]) -> Claim | None:
             detail = f"{host} already has the Secret of {_named(first)}"
             _note(at, claim.origin, "HostTlsClaimed", detail)
     return first
+
+
+def _spoken(at: At, host: str, order: list[Claim]) -> tuple[Tls, ObjectKey | None, list[Claim]]:
+    """How clients are spoken to, who says so, and the claims whose rules can stand beside that.
+
+    The first that says anything decides, if it is of the namespace that has the host: another may add paths to a host,
+    and not say who gets to those of others. Paths for which more is demanded than is in force are open to nobody.
+    """
+    owner = next(claim for claim in order if claim.ruled)
+    saying = [claim for claim in order if claim.ruled and claim.settings.tls != NO_TLS_SETTINGS]
+    first = next((claim for claim in saying if claim.origin[2] == owner.origin[2]), None)
+    spoken = _resolved(at, first) if first is not None else NO_TLS_SETTINGS
+    left = []
+    for claim in order:
+        asked = claim.settings.tls
+        if claim is first or claim not in saying or (first is not None and _resolved(at, claim) == spoken):
+            left.append(claim)
+            continue
+        none = f"none, and only {owner.origin[2]} can give it any"
+        whose = f"those of {_named(first)}" if first is not None else none
+        shut = "; its paths there are not served" if asked.demanding else ""
+        detail = f"the TLS settings of {host} are {whose}{shut}"
+        at.note(claim.origin, Finding(claim.origin, "HostTlsSettingsClaimed", "metadata.annotations", detail))
+        if not asked.demanding:
+            left.append(claim)
+    return spoken, first.origin if first is not None and spoken != NO_TLS_SETTINGS else None, left
+
+
+def _resolved(at: At, claim: Claim) -> Tls:
+    """What a claim says, with the namespace of the roots; closed if they are of another one than the Ingress."""
+    asked = claim.settings.tls
+    if not asked.settings.roots:
+        return asked
+    namespace, _, name = asked.settings.roots.rpartition("/")
+    if namespace not in ("", claim.origin[2]):
+        detail = f"auth-tls-secret is {asked.settings.roots}, and the Ingress is in {claim.origin[2]}"
+        at.note(claim.origin, Finding(claim.origin, "ClientRootsNotAllowed", "metadata.annotations", detail))
+        return CLOSED
+    roots = f"{claim.origin[2]}/{name}"
+    return msgspec.structs.replace(asked, settings=msgspec.structs.replace(asked.settings, roots=roots))
 
 
 def _rules(at: At, host: str, order: list[Claim]) -> tuple[Rule, ...]:

@@ -11,9 +11,11 @@ from typing import Final
 
 import msgspec
 
+from aggregator.traffic.annotations.connections import DEFAULT as DEFAULT_CONNECTIONS
 from aggregator.traffic.annotations.connections import Connections, connections
 from aggregator.traffic.annotations.given import Given, Problem
 from aggregator.traffic.annotations.redirects import Redirects, redirects
+from aggregator.traffic.annotations.tls import Tls, tls
 from watchers.facts.keys import Labels
 
 WITHOUT_EFFECT: Final = frozenset(
@@ -36,13 +38,18 @@ class Settings(msgspec.Struct, frozen=True, gc=False):
 
     redirects: Redirects
     connections: Connections
+    tls: Tls
 
 
 @lru_cache(maxsize=1024)
 def settings(annotations: Labels) -> tuple[Settings, tuple[Problem, ...]]:
     """The settings of an Ingress with these annotations, and what is wrong with them."""
     given = Given(annotations)
-    found = Settings(redirects(given), connections(given))
+    asked = tls(given)
+    spoken = connections(given)
+    if asked.passthrough:
+        spoken = DEFAULT_CONNECTIONS  # whatever the client and the backend speak
+    found = Settings(redirects(given), spoken, asked)
     for name, key in given.unread():
         if name not in WITHOUT_EFFECT:
             given.problems.append(Problem("AnnotationUnknown", key, "has no meaning here"))
