@@ -282,21 +282,28 @@ CATALOGUE: dict[str, Entry] = {
         "A host whose backend is to end TLS has no backend: its clients are refused.",
         "Give the host a rule with a Service behind the path /.",
     ),
+    "DefaultCertificateNotFound": Entry(
+        "error",
+        "The Secret with the default certificate does not exist, or never held a good pair: clients that name no host,"
+        " or one without a good certificate, are refused.",
+        "Create the Secret, of type kubernetes.io/tls, or correct --default-certificate.",
+    ),
     "TlsHasNoSecret": Entry(
         "warning",
-        "An Ingress asks for TLS without naming a Secret. There is no default certificate: its hosts are served without"
-        " TLS.",
-        "Name a Secret of type kubernetes.io/tls.",
+        "An Ingress asks for TLS without naming a Secret, and there is no default certificate: its hosts are served"
+        " without TLS.",
+        "Name a Secret of type kubernetes.io/tls, or set --default-certificate.",
     ),
     "TlsSecretNotFound": Entry(
         "error",
-        "The TLS Secret of a host does not exist, or never held a good pair: HTTPS to the host is refused. Its plain"
-        " HTTP is redirected to HTTPS all the same.",
+        "The TLS Secret of a host does not exist, or never held a good pair: HTTPS to the host is refused, or answered"
+        " with the default certificate, if there is one. Its plain HTTP is redirected to HTTPS all the same.",
         "Create the Secret, of type kubernetes.io/tls, in the namespace of the Ingress.",
     ),
     "CertificateNotForHost": Entry(
         "error",
-        "The certificate in a host's TLS Secret is for other names: HTTPS to the host is refused.",
+        "The certificate in a host's TLS Secret is for other names: the host keeps the last good one of that Secret,"
+        " else the default certificate; else HTTPS to it is refused.",
         "Get a certificate that names the host.",
     ),
     "BackendNotFound": Entry(
@@ -572,6 +579,15 @@ CATALOGUE: dict[str, Entry] = {
     "HostHasNoCertificate": Entry(
         "info", "The host has no TLS, or its certificate cannot be served.", "See the findings on the Ingress."
     ),
+    "CommonChain": Entry(
+        "info", "The host is served from the chain that all hosts share: it asks for nothing apart.", "Nothing to do."
+    ),
+    "TooManyExceptions": Entry(
+        "info",
+        "So many hosts under a wildcard have certificates of their own that the wildcard's is fetched by name, too.",
+        "Nothing to do.",
+    ),
+    "HostAwaitsNothing": Entry("info", "There is a pair in the TLS Secret of the host.", "Nothing to do."),
     "SecretHoldsNoPair": Entry(
         "info", "The Secret holds no certificate and key that could be served.", "See the finding on it, if any."
     ),

@@ -37,7 +37,7 @@ from aggregator.security import (
     policy_references,
     references,
 )
-from aggregator.traffic import backends, hosts, ingress_classes, ingresses, tls_classes
+from aggregator.traffic import backends, default_certificate, hosts, ingress_classes, ingresses, tls_classes
 from aggregator.views import completeness, east_west_gateway, ingress_endpoints, ingress_gateway, rejections, ztunnel
 from aggregator.views import credentials as credential_views
 from aggregator.views.view import ResourceKey, View
@@ -69,6 +69,7 @@ from watchers.facts.secrets import NamedSecret, TLSSecret
 RESOURCES, SETTLED, ADMISSIONS, HOSTNAMES = "resources", "settled", "admissions", "hostnames"
 WRITES, TRUST_DOMAIN = "writes", "trust domain"
 WANTED, REVIEWS = "objects to read by name", "accounts to review"
+AWAITED = "hosts that await a certificate"
 SELECTIONS, PAST_LIMIT = "selections", "clusters past their limit"
 
 
@@ -217,6 +218,7 @@ class Pipeline:
                 references.declare(graph, home, counts, grants),
             ),
         )
+        default_pair = default_certificate.declare(graph, home, clusters, in_force)
         classes = tls_classes.declare(
             graph, home, served, kube_ingresses, lambda at, name: at.get(by_name.demanded, name)
         )
@@ -224,7 +226,9 @@ class Pipeline:
             graph,
             home,
             interest,
-            ingress_gateway.Sources(mesh, trust_domains, network, served, classes, by_name.demanded, behind, reached),
+            ingress_gateway.Sources(
+                mesh, trust_domains, network, served, classes, by_name.demanded, default_pair, behind, reached
+            ),
         )
         told += east_west_gateway.declare(
             graph, home, interest, east_west_gateway.Sources(mesh, trust_domains, gateways, nodes, workload, exposed)
@@ -280,6 +284,7 @@ class Pipeline:
         graph.publish(PAST_LIMIT, standings.past_limit)
         graph.publish(SELECTIONS, selected.of_cluster)
         graph.publish(HOSTNAMES, network.hostnames)
+        graph.publish(AWAITED, served.awaited)
         graph.publish(WANTED, by_name.asked.wanted)
         graph.publish(REVIEWS, by_name.asked.reviews)
 

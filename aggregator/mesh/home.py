@@ -39,6 +39,7 @@ class Home(msgspec.Struct, frozen=True):
     `istio_classes`, classes whose controller is Istio's are served as well, in Istio's place. Istio's own kinds count
     if their label istio.io/rev names this `revision`, or if they have none. Ingresses show the addresses of
     `ingress_service` (namespace, name), whose load balancer leads to their gateway, and `ingress_addresses`.
+    Hosts without a good certificate are served with that of the Secret `default_certificate` (namespace, name).
     Services that are exported have a host name with `clusterset_domain`, and are global under their own name as well
     unless that is `export_clusterset_only`; whether this process tells home's objects of it, and makes imports, is
     `multicluster_services`. Whether it gives home's namespaces the root certificates is `distributes_roots`.
@@ -61,6 +62,7 @@ class Home(msgspec.Struct, frozen=True):
     remote_entries: bool = False
     ingress_service: tuple[str, str] | None = None
     ingress_addresses: tuple[str, ...] = ()
+    default_certificate: tuple[str, str] | None = None
     stale_after: float = 60.0
     stale_ttl: float | None = None
     api_server: bool = False

@@ -7,7 +7,7 @@ else, so one more costs itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -18,6 +18,7 @@ from aggregator.order import rank
 from aggregator.security.certificates import Certificate
 from aggregator.traffic.annotations.settings import NO_SETTINGS, Settings
 from aggregator.traffic.annotations.tls import CLOSED, NO_TLS_SETTINGS, Tls
+from aggregator.traffic.default_certificate import default_key
 from aggregator.traffic.ingresses import EXACT, Claim, ClaimKey, PathClaim, PathKind
 from watchers.facts.keys import ObjectKey
 
@@ -52,10 +53,11 @@ class Host(msgspec.Struct, frozen=True, gc=False):
 
 
 class Hosts(msgspec.Struct, frozen=True):
-    """The part of the graph this module declares."""
+    """The part of the graph this module declares; `awaited` are the hosts whose Secret is yet to hold a pair."""
 
     hosts: Collection[str, Host]
     certificates: Collection[str, Certificate]
+    awaited: Collection[tuple[str], bool]
 
 
 def declare(
@@ -65,6 +67,7 @@ def declare(
     certificates: Collection[ObjectKey, Certificate],
 ) -> Hosts:
     """Declare the hosts, and the certificates of those that can be served by TLS, both by host name."""
+    default = default_key(home)
     by_host = graph.index("claims by host", claims, lambda key, _: (key[4],))
 
     def settled(at: At, host: str, members: Mapping[ClaimKey, Claim]) -> Outcome[Host]:
@@ -93,6 +96,8 @@ def declare(
         if one.tls is None or one.tls_origin is None:
             return Withheld("HostHasNoCertificate", "no TLS")
         certificate = at.get(certificates, one.tls)
+        if one.tls == default and (certificate is None or not certificate.covers(host)):
+            return Withheld("HostHasNoCertificate", "the default one")
         if certificate is None:
             _note(at, one.tls_origin, "TlsSecretNotFound", f"{host} has the Secret {one.tls[2]}/{one.tls[3]}")
             return Withheld("HostHasNoCertificate", "no good pair")
@@ -102,8 +107,13 @@ def declare(
             return Withheld("HostHasNoCertificate", "for other names")
         return certificate
 
+    def awaits(at: At, host: str, one: Host) -> Iterable[tuple[tuple[str], Outcome[bool]]]:
+        awaited = one.tls is not None and at.get(certificates, one.tls) is None
+        yield (host,), True if awaited else Withheld("HostAwaitsNothing")
+
     hosts = graph.derive("hosts", by_host, settled)
-    return Hosts(hosts, graph.derive("certificates of hosts", hosts, of_host))
+    awaited = graph.expand("hosts that await a certificate", hosts, awaits, unless=lambda _, one: one.tls is None)
+    return Hosts(hosts, graph.derive("certificates of hosts", hosts, of_host), awaited)
 
 
 def _note(at: At, ingress: ObjectKey, code: str, detail: str) -> None:

@@ -22,6 +22,7 @@ from aggregator.security.certificates import Certificate
 from aggregator.traffic.annotations.connections import DEFAULT as DEFAULT_CONNECTIONS
 from aggregator.traffic.annotations.connections import Connections
 from aggregator.traffic.annotations.settings import NO_SETTINGS, Settings, settings
+from aggregator.traffic.default_certificate import default_key
 from aggregator.traffic.ingress_classes import Judge
 from watchers.facts.keys import ObjectKey
 from watchers.facts.networking import Ingress, IngressBackend
@@ -108,7 +109,7 @@ def declare(
             at.note(key, Finding(key, problem.code, field, problem.detail))
         paths = _paths(at, key, ingress, asked)
         default = _default(at, key, ingress, asked)
-        secrets = _secrets(at, key, ingress, paths, certificates)
+        secrets = _secrets(at, key, ingress, paths, certificates, default_key(home))
         for host in {**paths, **secrets}:
             yield (
                 (*key, host),
@@ -183,23 +184,27 @@ def _secrets(
     ingress: Ingress,
     ruled: Iterable[str],
     certificates: Collection[ObjectKey, Certificate],
+    default: ObjectKey | None,
 ) -> dict[str, ObjectKey]:
     """The TLS Secret of each host.
 
     The first entry that lists the host has it, before one that lists a wildcard over it, before one that lists no host
-    and whose certificate covers it.
+    and whose certificate covers it. An entry without a Secret stands for the one with the `default` certificate.
     """
     listed: dict[str, ObjectKey] = {}
     over: dict[str, ObjectKey] = {}
     unlisted: list[ObjectKey] = []
+    over_all: ObjectKey | None = None
     for number, entry in enumerate(ingress.tls):
         field = f"spec.tls[{number}]"
-        if not entry.secret:
+        secret = (key[0], "TLSSecret", key[2], entry.secret) if entry.secret else default
+        if secret is None:
             at.note(key, Finding(key, "TlsHasNoSecret", f"{field}.secretName", "it is empty"))
             continue
-        secret = (key[0], "TLSSecret", key[2], entry.secret)
-        if not entry.hosts:
+        if not entry.hosts and entry.secret:
             unlisted.append(secret)
+        if not entry.hosts and not entry.secret:
+            over_all = default
         for position, given in enumerate(entry.hosts):
             name = given.lower().removesuffix(".")
             if name.startswith("*.") and is_dns_name(name[2:]):
@@ -211,7 +216,7 @@ def _secrets(
     for host in ruled:
         if host in listed:
             continue
-        secret_over = over.get(host.partition(".")[2]) or _covering(at, host, unlisted, certificates)
+        secret_over = over.get(host.partition(".")[2]) or _covering(at, host, unlisted, certificates) or over_all
         if secret_over is not None:
             listed[host] = secret_over
     return listed

@@ -68,6 +68,7 @@ class Sources(msgspec.Struct, frozen=True):
     hosts: Hosts
     classes: TlsClasses
     client_roots: Collection[str, Bundle]
+    default_certificate: Collection[str, Certificate]
     backends: Collection[str, Backend]
     assignments: Collection[str, Resource]
 
@@ -147,7 +148,11 @@ def declare(
         graph.pair(
             "certificates of ingress gateways",
             by_type,
-            graph.index("certificates to tell", model.hosts.certificates, lambda _, __: (SECRET_TYPE,)),
+            graph.index(
+                "certificates to tell",
+                (model.hosts.certificates, model.default_certificate),
+                lambda _, __: (SECRET_TYPE,),
+            ),
             lambda _, __, host, certificate: wrap(SECRET_TYPE, host, _secret(host, certificate)),
         ),
         graph.pair(

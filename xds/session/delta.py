@@ -46,6 +46,8 @@ class DeltaExchange(Exchange[DeltaRequest]):
         """Whether that has become more since what joins it was last looked for."""
         self._waiting: dict[str, Resource] = {}
         """Resources to be sent."""
+        self._unheld: set[str] = set()
+        """Names whose first answer the client has not accepted yet: if it refuses it, it still waits for one."""
         self._absent: dict[str, None] = {}
         """Names asked for under which there is nothing: told at once, as the client holds nothing there either."""
         self._gone: dict[str, int] = {}
@@ -93,6 +95,7 @@ class DeltaExchange(Exchange[DeltaRequest]):
             self._waiting.pop(name, None)
             self._absent.pop(name, None)
             self._gone.pop(name, None)
+            self._unheld.discard(name)
             self.bisection.drop(name)
             self.quarantine.lift(name)
 
@@ -235,6 +238,8 @@ class DeltaExchange(Exchange[DeltaRequest]):
             if resource is not None:
                 self._gone.pop(name, None)
                 self._offer(name, resource)
+                if new and name in self._waiting:
+                    self._unheld.add(name)
                 if new and name not in self._claims and self.quarantine.hold(resource):
                     self._absent[name] = None  # there is nothing that this client could use
             elif name in self._gone or self.content.known(name):
@@ -280,7 +285,8 @@ class DeltaExchange(Exchange[DeltaRequest]):
         return delta_response(self.type_url, nonce, response.resources, response.removed, str(self.revision))
 
     def _accepted(self, response: Response) -> None:
-        pass
+        if self._unheld:
+            self._unheld.difference_update([resource.name for resource in response.news])
 
     def _refused(self, response: Response, *, named: bool) -> None:
         for resource in response.news:
@@ -292,6 +298,11 @@ class DeltaExchange(Exchange[DeltaRequest]):
                 del self._waiting[resource.name]
             else:
                 self.bisection.drop(resource.name)
+        refused = [resource.name for resource in response.news if resource.name in self.quarantine.current]
+        for name in self._unheld.intersection(refused):
+            self._unheld.discard(name)
+            if name not in self._waiting:
+                self._absent[name] = None
         if response.news and not (named and self._individual):
             for name in response.removed:
                 if self.interest.covers(name) and name not in self._waiting:
