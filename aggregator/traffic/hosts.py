@@ -8,6 +8,7 @@ else, so one more costs itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 import msgspec
 
@@ -21,6 +22,10 @@ from aggregator.traffic.annotations.tls import CLOSED, NO_TLS_SETTINGS, Tls
 from aggregator.traffic.default_certificate import default_key
 from aggregator.traffic.ingresses import EXACT, Claim, ClaimKey, PathClaim, PathKind
 from watchers.facts.keys import ObjectKey
+
+
+PairKey: TypeAlias = tuple[str, str, str]
+"""A host, and the namespace and name of its TLS Secret."""
 
 
 class Rule(msgspec.Struct, frozen=True, gc=False):
@@ -53,11 +58,15 @@ class Host(msgspec.Struct, frozen=True, gc=False):
 
 
 class Hosts(msgspec.Struct, frozen=True):
-    """The part of the graph this module declares; `awaited` are the hosts whose Secret is yet to hold a pair."""
+    """The part of the graph this module declares; `awaited` are the hosts whose Secret is yet to hold a pair.
+
+    `last_good` are the certificates by host and Secret: one that is replaced by one for other names stays in force.
+    """
 
     hosts: Collection[str, Host]
     certificates: Collection[str, Certificate]
     awaited: Collection[tuple[str], bool]
+    last_good: Collection[PairKey, Certificate]
 
 
 def declare(
@@ -92,20 +101,27 @@ def declare(
             speaks_origin,
         )
 
-    def of_host(at: At, host: str, one: Host) -> Outcome[Certificate]:
+    def pair(at: At, host: str, one: Host) -> Iterable[tuple[PairKey, Outcome[Certificate]]]:
         if one.tls is None or one.tls_origin is None:
-            return Withheld("HostHasNoCertificate", "no TLS")
-        certificate = at.get(certificates, one.tls)
-        if one.tls == default and (certificate is None or not certificate.covers(host)):
-            return Withheld("HostHasNoCertificate", "the default one")
-        if certificate is None:
-            _note(at, one.tls_origin, "TlsSecretNotFound", f"{host} has the Secret {one.tls[2]}/{one.tls[3]}")
-            return Withheld("HostHasNoCertificate", "no good pair")
-        if not certificate.covers(host):
-            named = ", ".join(certificate.names[:3])
+            return
+        found = at.get(certificates, one.tls)
+        if found is None:
+            if one.tls != default:
+                secret = f"{one.tls[2]}/{one.tls[3]}"
+                _note(at, one.tls_origin, "TlsSecretNotFound", f"{host} has the Secret {secret}")
+            yield (host, *one.tls[2:]), Withheld("HostHasNoCertificate", "no good pair")
+            return
+        yield (host, *one.tls[2:]), found
+
+    def fitting(at: At, key: PairKey, found: Certificate) -> Outcome[Certificate]:
+        host = key[0]
+        if found.covers(host):
+            return found
+        one = at.get(hosts, host)
+        if one is not None and one.tls_origin is not None and one.tls != default:
+            named = ", ".join(found.names[:3])
             _note(at, one.tls_origin, "CertificateNotForHost", f"that of {host} is for {named or 'nothing'}")
-            return Withheld("HostHasNoCertificate", "for other names")
-        return certificate
+        return Withheld("HostHasNoCertificate", "for other names")
 
     def awaits(at: At, host: str, one: Host) -> Iterable[tuple[tuple[str], Outcome[bool]]]:
         awaited = one.tls is not None and at.get(certificates, one.tls) is None
@@ -113,7 +129,10 @@ def declare(
 
     hosts = graph.derive("hosts", by_host, settled)
     awaited = graph.expand("hosts that await a certificate", hosts, awaits, unless=lambda _, one: one.tls is None)
-    return Hosts(hosts, graph.derive("certificates of hosts", hosts, of_host), awaited)
+    pairs = graph.expand("pairs of hosts", hosts, pair, unless=lambda _, one: one.tls is None)
+    last_good = graph.latch("certificates for hosts", graph.derive("pairs that are for their hosts", pairs, fitting))
+    told = graph.expand("certificates of hosts", last_good, lambda _, key, found: ((key[0], found),))
+    return Hosts(hosts, told, awaited, last_good)
 
 
 def _note(at: At, ingress: ObjectKey, code: str, detail: str) -> None:

@@ -124,8 +124,11 @@ def declare(
     """Declare which hosts are sent to which chain."""
 
     def wished(at: At, host: str, one: Host) -> Iterable[tuple[str, Outcome[Wish]]]:
-        chain = _chain(at, host, one, hosts.certificates, roots_of)
         origin = one.speaks_origin or one.tls_origin
+        if not host and origin is not None:
+            detail = "TLS settings are for hosts that are named: no client asks for all others"
+            at.note(origin, Finding(origin, "AnnotationUnsupported", "metadata.annotations", detail))
+        chain = _chain(at, host, one, hosts.certificates, roots_of) if host else None
         if chain is None or origin is None:
             yield host, Withheld("CommonChain")
             return

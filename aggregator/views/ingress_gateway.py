@@ -123,7 +123,7 @@ def declare(
         else:
             yield scope_name(host), one
 
-    scopes = graph.expand("scopes of hosts", model.hosts.hosts, scopes_of)
+    scopes: Collection[str, Host | Apart] = graph.expand("scopes of hosts", model.hosts.hosts, scopes_of)
     return [
         graph.expand("listeners of ingress gateways", named, listeners),
         graph.expand("standing clusters of ingress gateways", named, standing_clusters),

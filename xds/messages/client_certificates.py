@@ -21,6 +21,7 @@ CLIENT_HEADERS: Final = (VERIFIED, SUBJECT, ISSUER, CERTIFICATE)
 """The headers by which backends know of a client's certificate, as ingress-nginx names them."""
 
 _RBAC: Final = protos.envoy.config.rbac.v3.RBAC
+_Action: Final = protos.envoy.config.rbac.v3.Action
 
 
 def told_headers(*, required: bool, passed_on: bool) -> tuple[tuple[str, str], ...]:
@@ -48,13 +49,7 @@ def allowed_names(names: Iterable[str]) -> Extension:
     regex = predicate.value_match.safe_regex
     regex.google_re2.SetInParent()
     regex.regex = rf"(?:.*[^\\],)?CN=(?:{names})(?:,.*)?"
-    _write_action(field.on_match.action, "named", _RBAC.ALLOW)
-    _write_action(config.matcher.on_no_match.action, "other", _RBAC.DENY)
+    allow, deny = _Action(name="named", action=_RBAC.ALLOW), _Action(name="other", action=_RBAC.DENY)
+    write_extension(field.on_match.action, extension("envoy.filters.rbac.action", allow))
+    write_extension(config.matcher.on_no_match.action, extension("envoy.filters.rbac.action", deny))
     return extension("envoy.filters.http.rbac", config)
-
-
-def _write_action(
-    place: protos.xds.core.v3.TypedExtensionConfig, name: str, action: protos.envoy.config.rbac.v3.RBAC.Action
-) -> None:
-    message = protos.envoy.config.rbac.v3.Action(name=name, action=action)
-    write_extension(place, extension("envoy.filters.rbac.action", message))

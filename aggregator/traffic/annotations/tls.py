@@ -39,6 +39,7 @@ CIPHERS: Final = (
 MOST_NAMES: Final = 32
 """Common names that one Ingress may list."""
 
+_NONE: tuple[str, ...] = ()
 _DEPTH: Final = 1
 """Certificates between a client's and its root, where nobody says how many."""
 _COMMON_NAMES: Final = re.compile(r"CN=\^?\(?([A-Za-z0-9._ @|\\-]+)\)?\$?\Z")
@@ -90,7 +91,7 @@ def tls(given: Given) -> Tls:
     """What an Ingress says of TLS."""
     passthrough = given.value("ssl-passthrough", flag, False)
     chain = cast("ChainKind", given.value("tls-chain", one_of("static", "on-demand"), ""))
-    ciphers = given.value("ssl-ciphers", _ciphers, ()) or given.value("ssl-cipher", _ciphers, ())
+    ciphers = given.value("ssl-ciphers", _ciphers, _NONE) or given.value("ssl-cipher", _ciphers, _NONE)
     least = given.value("tls-min-protocol-version", one_of(*VERSIONS), "")
     most = given.value("tls-max-protocol-version", one_of(*VERSIONS), "")
     if least and most and VERSIONS.index(least) > VERSIONS.index(most):
@@ -113,7 +114,7 @@ def _clients(given: Given) -> TlsSettings | None:
     roots = given.value("auth-tls-secret", _object, "")
     verify = given.value("auth-tls-verify-client", one_of("on", "off", "optional", "optional_no_ca"), "on")
     depth = given.value("auth-tls-verify-depth", number(1, 16), _DEPTH)
-    names = given.value("auth-tls-match-cn", _common_names, ())
+    names = given.value("auth-tls-match-cn", _common_names, _NONE)
     passed_on = given.value("auth-tls-pass-certificate-to-upstream", flag, False)
     if len(given.problems) > before:
         return None
