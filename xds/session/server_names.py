@@ -89,12 +89,14 @@ class ServerNames:
         taken = self._view.take()
         changes = dict.fromkeys(self._ending)
         self._ending = {}
+        over = {name for name in taken.changes if _is_fallback(name)}
         for name, resource in taken.changes.items():
             changes[name] = resource
             if resource is not None:
-                self._live.pop(name, None)
                 self._drop_held(name)
-        over = {name for name in taken.changes if _is_fallback(name)}
+                source = self._live.pop(name, "")
+                if source and source not in over and self._same(resource, source):
+                    del changes[name]  # it was given the very same before it was a host
         if over:
             ended = [name for name, source in self._live.items() if source in over or _wildcard(name) in over]
             for name in ended:
@@ -158,6 +160,10 @@ class ServerNames:
             timer.cancel()
         self._held = {}
         self._view.close()
+
+    def _same(self, resource: Resource, source: str) -> bool:
+        found = self._view.get(source)
+        return found is not None and renamed(found, resource.name).digest == resource.digest
 
     def _fallback(self, name: str) -> Resource | None:
         over = self._view.get(_wildcard(name))

@@ -106,6 +106,18 @@ def test_a_certificate_of_its_own_takes_the_place_of_the_default_one() -> None:
     assert gateway.visit("a.example") == ["default"]
 
 
+def test_a_host_that_comes_with_the_certificate_its_name_was_given_before_is_told_nothing() -> None:
+    gateway = Gateway(Secrets(**{"*.example": "wild"}))
+    gateway.visit("a.example")
+    gateway.sent.clear()
+    gateway.view.change({"a.example": "wild"})
+    gateway.poll()
+    assert gateway.sent == []
+    gateway.view.change({"*.example": "new"})
+    gateway.poll()
+    assert gateway.visit("a.example") == ["wild"]
+
+
 @pytest.mark.parametrize("new", ["new", None])
 def test_when_the_certificate_behind_names_changes_they_are_asked_for_anew(new: str | None) -> None:
     gateway = Gateway(Secrets(**{"*.example": "wild", "*.other": "wild too", **DEFAULT}))
