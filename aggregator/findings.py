@@ -292,21 +292,56 @@ CATALOGUE: dict[str, Entry] = {
         "Two Ingresses give one host different TLS Secrets; the first in order decides.",
         "Give the host the same Secret in both.",
     ),
+    "HostTlsSettingsClaimed": Entry(
+        "error",
+        "Two Ingresses want TLS with the clients of one host spoken differently; the first in order decides, of the"
+        " namespace that has the host. Paths of an Ingress that demands certificates of clients in vain are not"
+        " served.",
+        "Write the same annotations on both, or give the paths a host of their own.",
+    ),
+    "ClientRootsNotAllowed": Entry(
+        "error",
+        "An Ingress takes the roots of its clients' certificates from another namespace: nobody gets in to its host.",
+        "Put the Secret into the namespace of the Ingress, and name it in auth-tls-secret.",
+    ),
+    "ClientRootsNotFound": Entry(
+        "error",
+        "The Secret with the roots of clients' certificates is not there, or holds none: nobody gets in to the host.",
+        "Create the Secret in the namespace of the Ingress, with the roots in PEM under ca.crt.",
+    ),
+    "TlsChainsExceeded": Entry(
+        "error",
+        "More filter chains are asked for than a gateway can hold, since each costs it memory for every host. Hosts of"
+        " the youngest settings that demand something are refused, others are served from the common chain.",
+        "Give hosts equal TLS settings: they share a chain.",
+    ),
+    "PassthroughNotServed": Entry(
+        "error",
+        "A host whose backend is to end TLS has no backend: its clients are refused.",
+        "Give the host a rule with a Service behind the path /.",
+    ),
+    "DefaultCertificateNotFound": Entry(
+        "error",
+        "The Secret with the default certificate does not exist, or never held a good pair: clients that name no host,"
+        " or one without a good certificate, are refused.",
+        "Create the Secret, of type kubernetes.io/tls, or correct --default-certificate.",
+    ),
     "TlsHasNoSecret": Entry(
         "warning",
-        "An Ingress asks for TLS without naming a Secret. There is no default certificate: its hosts are served without"
-        " TLS.",
-        "Name a Secret of type kubernetes.io/tls.",
+        "An Ingress asks for TLS without naming a Secret, and there is no default certificate: its hosts are served"
+        " without TLS.",
+        "Name a Secret of type kubernetes.io/tls, or set --default-certificate.",
     ),
     "TlsSecretNotFound": Entry(
         "error",
-        "The TLS Secret of a host does not exist, or never held a good pair: HTTPS to the host is refused. Its plain"
-        " HTTP is redirected to HTTPS all the same.",
+        "The TLS Secret of a host does not exist, or never held a good pair: HTTPS to the host is refused, or answered"
+        " with the default certificate, if there is one. Its plain HTTP is redirected to HTTPS all the same.",
         "Create the Secret, of type kubernetes.io/tls, in the namespace of the Ingress.",
     ),
     "CertificateNotForHost": Entry(
         "error",
-        "The certificate in a host's TLS Secret is for other names: HTTPS to the host is refused.",
+        "The certificate in a host's TLS Secret is for other names: the host keeps the last good one of that Secret,"
+        " else the default certificate; else HTTPS to it is refused.",
         "Get a certificate that names the host.",
     ),
     "BackendNotFound": Entry(
@@ -582,6 +617,15 @@ CATALOGUE: dict[str, Entry] = {
     "HostHasNoCertificate": Entry(
         "info", "The host has no TLS, or its certificate cannot be served.", "See the findings on the Ingress."
     ),
+    "CommonChain": Entry(
+        "info", "The host is served from the chain that all hosts share: it asks for nothing apart.", "Nothing to do."
+    ),
+    "TooManyExceptions": Entry(
+        "info",
+        "So many hosts under a wildcard have certificates of their own that the wildcard's is fetched by name, too.",
+        "Nothing to do.",
+    ),
+    "HostAwaitsNothing": Entry("info", "There is a pair in the TLS Secret of the host.", "Nothing to do."),
     "SecretHoldsNoPair": Entry(
         "info", "The Secret holds no certificate and key that could be served.", "See the finding on it, if any."
     ),

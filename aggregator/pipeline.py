@@ -37,7 +37,7 @@ from aggregator.security import (
     policy_references,
     references,
 )
-from aggregator.traffic import backends, hosts, ingress_classes, ingresses
+from aggregator.traffic import backends, default_certificate, hosts, ingress_classes, ingresses, tls_classes
 from aggregator.views import completeness, east_west_gateway, ingress_endpoints, ingress_gateway, rejections, ztunnel
 from aggregator.views import credentials as credential_views
 from aggregator.views.view import ResourceKey, View
@@ -69,6 +69,7 @@ from watchers.facts.secrets import NamedSecret, TLSSecret
 RESOURCES, SETTLED, ADMISSIONS, HOSTNAMES = "resources", "settled", "admissions", "hostnames"
 WRITES, TRUST_DOMAIN = "writes", "trust domain"
 WANTED, REVIEWS = "objects to read by name", "accounts to review"
+AWAITED = "hosts that await a certificate"
 SELECTIONS, PAST_LIMIT = "selections", "clusters past their limit"
 DOMAINS = "domains"
 
@@ -200,15 +201,6 @@ class Pipeline:
         reached = ingress_endpoints.declare(
             graph, home, ingress_endpoints.Sources(mesh, network, workload, merged, split, behind)
         )
-        told += ingress_gateway.declare(
-            graph,
-            home,
-            interest,
-            ingress_gateway.Sources(mesh, trust_domains, network, served, behind, reached),
-        )
-        told += east_west_gateway.declare(
-            graph, home, interest, east_west_gateway.Sources(mesh, trust_domains, gateways, nodes, workload, exposed)
-        )
         by_name = credential_views.declare(
             graph,
             home,
@@ -216,6 +208,7 @@ class Pipeline:
             have_answered,
             interest,
             in_force,
+            tls_classes.demanded_roots(graph, served),
             credentials.Sources(
                 secrets,
                 config_maps,
@@ -225,6 +218,21 @@ class Pipeline:
                 gateway_classes,
                 references.declare(graph, home, counts, grants),
             ),
+        )
+        default_pair = default_certificate.declare(graph, home, clusters, in_force)
+        classes = tls_classes.declare(
+            graph, home, served, kube_ingresses, lambda at, name: at.get(by_name.demanded, name)
+        )
+        told += ingress_gateway.declare(
+            graph,
+            home,
+            interest,
+            ingress_gateway.Sources(
+                mesh, trust_domains, network, served, classes, by_name.demanded, default_pair, behind, reached
+            ),
+        )
+        told += east_west_gateway.declare(
+            graph, home, interest, east_west_gateway.Sources(mesh, trust_domains, gateways, nodes, workload, exposed)
         )
         told += [by_name.secrets]
         settled = completeness.declare(graph, have_answered, network, interest, by_name.unknown)
@@ -277,6 +285,7 @@ class Pipeline:
         graph.publish(PAST_LIMIT, standings.past_limit)
         graph.publish(SELECTIONS, selected.of_cluster)
         graph.publish(HOSTNAMES, network.hostnames)
+        graph.publish(AWAITED, served.awaited)
         graph.publish(WANTED, by_name.asked.wanted)
         graph.publish(REVIEWS, by_name.asked.reviews)
         graph.publish(DOMAINS, served.hosts)
@@ -298,6 +307,7 @@ class Pipeline:
         self.credentials = by_name.asked
         self.claims = claims
         self.hosts = served
+        self.tls_classes = classes
         self.backends = behind
         self._by_kind: dict[str, Source[ObjectKey, Any]] = {
             "Cluster": clusters,

@@ -25,6 +25,7 @@ from aggregator.mesh.selection import Selected
 from aggregator.mesh.standing import PastLimit
 from aggregator.pipeline import (
     ADMISSIONS,
+    AWAITED,
     DOMAINS,
     HOSTNAMES,
     PAST_LIMIT,
@@ -79,6 +80,7 @@ class Tables(msgspec.Struct, frozen=True):
     findings: Table[ObjectKey, tuple[Finding, ...]]
     selections: Table[tuple[str], Selected]
     hostnames: Table[tuple[str], tuple[ObjectKey, ...]]
+    awaited: Table[tuple[str], bool]
     wanted: Table[WantedKey, tuple[str, ...]]
     reviews: Table[tuple[str, str], bool]
     writes: Table[WriteKey, Write]
@@ -99,6 +101,7 @@ class Tables(msgspec.Struct, frozen=True):
             findings=Table("findings"),
             selections=Table("selections"),
             hostnames=Table("hostnames"),
+            awaited=Table("hosts that await a certificate"),
             wanted=Table("objects to read by name"),
             reviews=Table("accounts to review"),
             writes=Table("writes"),
@@ -257,6 +260,7 @@ class Aggregator:
             (PAST_LIMIT, tables.past_limit),
             (SELECTIONS, tables.selections),
             (HOSTNAMES, tables.hostnames),
+            (AWAITED, tables.awaited),
             (WANTED, tables.wanted),
             (REVIEWS, tables.reviews),
             (WRITES, tables.writes),

@@ -313,6 +313,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             value="NAMESPACE/NAME",
         ),
     ] = None
+    default_certificate: Annotated[
+        ObjectName | None,
+        Setting(
+            help="The Secret of home (type kubernetes.io/tls) whose certificate ingress gateways show where a host has "
+            "no good one of its own, and to clients that name no host. Without it these are refused.",
+            parse=values.object_name,
+            value="NAMESPACE/SECRET",
+        ),
+    ] = None
     ingress_address: Annotated[
         tuple[str, ...],
         Setting(

@@ -15,6 +15,7 @@ import msgspec
 
 from aggregator.app.address_books import SharedBook
 from aggregator.app.aggregate import Tables
+from aggregator.app.unknown_names import UnknownNames
 from aggregator.security.credential_names import has_scheme
 from aggregator.views import credentials, east_west_gateway, ingress_gateway, ztunnel
 from aggregator.views.view import View, listen_address
@@ -29,6 +30,7 @@ from xds.session.by_name import ByName
 from xds.session.content import Changes, Subscription
 from xds.session.on_demand import OnDemand
 from xds.session.requests import HASHABLE_STRING, ON_DEMAND_SECRETS
+from xds.session.server_names import ServerNames
 
 LINGER = 60.0
 """Seconds a view is kept after its last stream has ended: proxies that lose their stream are soon back."""
@@ -107,6 +109,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     certificate_lifetime: float
     home: str
     addresses: SharedBook
+    unknown_names: UnknownNames = msgspec.field(default_factory=UnknownNames)
 
 
 class TableSubscription:
@@ -274,6 +277,12 @@ class TableViews:
             read = TableSubscription(around, view, bell)
         if read is not None and proxy.role == ingress_gateway.ROLE and type_url == CLUSTER_TYPE:
             read = OnDemand(read, ingress_gateway.STANDING_CLUSTERS, ingress_gateway.STANDING_PREFIXES)
+        if read is not None and proxy.role == ingress_gateway.ROLE and type_url == SECRET_TYPE:
+            later = asyncio.get_running_loop().call_later
+            awaited = around.tables.awaited
+            read = ServerNames(
+                read, lambda name: awaited.get((name,)) is not None, bell, later, around.unknown_names.count
+            )
         if type_url == SECRET_TYPE and proxy.role == ingress_gateway.ROLE and proxy.identity is not None:
             read = ByName(read, has_scheme, self._open_credential, bell)
         if type_url == SECRET_TYPE and proxy.identity is not None and around.authority.signer is not None:

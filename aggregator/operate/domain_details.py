@@ -14,7 +14,8 @@ from aggregator.findings import CATALOGUE, Finding
 from aggregator.graph import Collection, Graph
 from aggregator.operate.domain_list import MOST_DETAILS, Details, Flaw, Path, Told
 from aggregator.pipeline import Pipeline
-from aggregator.traffic.hosts import Host, Rule
+from aggregator.traffic.hosts import Host
+from aggregator.traffic.rules import Rule
 from watchers.facts.keys import ObjectKey
 
 _MOST_READ = 5000

@@ -25,6 +25,7 @@ from aggregator.traffic.annotations.names import OtherName, wanted
 from aggregator.traffic.annotations.services import elsewhere
 from aggregator.traffic.annotations.settings import NO_SETTINGS, Settings, settings
 from aggregator.traffic.backend_keys import backend_key, further_backends
+from aggregator.traffic.default_certificate import default_key
 from aggregator.traffic.ingress_classes import Judge
 from watchers.facts.keys import ObjectKey, label
 from watchers.facts.networking import CLASS_ANNOTATION, Ingress, IngressBackend, IngressPath
@@ -131,7 +132,7 @@ def declare(
         # A canary has a part of what others serve, and takes part in nothing else of theirs.
         main = asked.canary is None
         names = wanted(paths, asked.names, www=asked.redirects.www) if main else {}
-        secrets = _secrets(at, key, ingress, {**paths, **names}, certificates) if main else {}
+        secrets = _secrets(at, key, ingress, {**paths, **names}, certificates, default_key(home)) if main else {}
         for host in {**paths, **secrets, **names}:
             given = secrets.get(host, _NO_SECRET)
             yield (
@@ -225,22 +226,26 @@ def _secrets(
     ingress: Ingress,
     ruled: Iterable[str],
     certificates: Collection[ObjectKey, Certificate],
+    default: ObjectKey | None,
 ) -> dict[str, _Given]:
     """The TLS Secret of each host.
 
     The first entry that lists the host has it, before one that lists a wildcard over it, before one that lists no host
-    and whose certificate covers it.
+    and whose certificate covers it. An entry without a Secret stands for the one with the `default` certificate.
     """
     listed: dict[str, ObjectKey] = {}
     unlisted: list[ObjectKey] = []
+    over_all: ObjectKey | None = None
     for number, entry in enumerate(ingress.tls):
         field = f"spec.tls[{number}]"
-        if not entry.secret:
+        secret = (key[0], "TLSSecret", key[2], entry.secret) if entry.secret else default
+        if secret is None:
             at.note(key, Finding(key, "TlsHasNoSecret", f"{field}.secretName", "it is empty"))
             continue
-        secret = (key[0], "TLSSecret", key[2], entry.secret)
-        if not entry.hosts:
+        if not entry.hosts and entry.secret:
             unlisted.append(secret)
+        if not entry.hosts and not entry.secret:
+            over_all = default
         for position, given in enumerate(entry.hosts):
             host = _host(at, key, given, f"{field}.hosts[{position}]")
             if host:
@@ -256,7 +261,7 @@ def _secrets(
             useful.add(wildcard)
             found[host] = _Given(listed[wildcard], shared=True)
             continue
-        covering = _covering(at, host, unlisted, certificates)
+        covering = _covering(at, host, unlisted, certificates) or over_all
         if covering is not None:
             found[host] = _Given(covering, shared=True)
     for host, secret in listed.items():

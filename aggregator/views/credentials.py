@@ -32,13 +32,14 @@ ROLE: Final = "credential"
 
 
 class Told(msgspec.Struct, frozen=True):
-    """The part of the graph this module declares: what is told, what has to be read for it, and which questions (by the
-    names of their views) have no answer yet.
+    """The part of the graph this module declares: what is told, what has to be read for it, which questions (by the
+    names of their views) have no answer yet, and the roots that were demanded and are there.
     """
 
     secrets: Collection[ResourceKey, Resource]
     asked: Credentials
     unknown: Collection[str, bool]
+    demanded: Collection[str, Bundle]
 
 
 def view_of(asked: str, *, namespace: str, gateway: str, account: str) -> View | None:
@@ -59,9 +60,12 @@ def declare(
     answers: Answers,
     views: Source[ViewKey, View],
     in_force: Collection[ObjectKey, Certificate],
+    demanded: Collection[str, Question],
     sources: credentials.Sources,
 ) -> Told:
-    """Declare what is told of credentials; `in_force` are the pairs of Secrets."""
+    """Declare what is told of credentials; `in_force` are the pairs of Secrets, `demanded` roots that no proxy asks for
+    in this way but hosts need, by the names they are to have.
+    """
 
     def question(_at: At, _key: ViewKey, view: View) -> Iterable[tuple[str, Question]]:
         if view.role == ROLE:
@@ -70,7 +74,9 @@ def declare(
             if name is not None:
                 yield view.name, Question(namespace, view.feature("gateway"), view.feature("account"), name)
 
-    questions = graph.expand("questions for credentials", views, question)
+    asked_for = graph.expand("questions for credentials", views, question)
+    together = graph.index("credentials by who needs them", (asked_for, demanded), lambda key, _: (key,))
+    questions = graph.derive("credentials needed", together, lambda _, key, members: members[key])
     asked = credentials.declare(graph, home, includes, answers, questions, sources)
     bundles = _bundles(graph, home, includes, questions, asked.places, sources)
 
@@ -105,6 +111,11 @@ def declare(
             at.note(subject, Finding(subject, "SecretInvalid", "data", detail))
         return Withheld("SecretHoldsNoPair")
 
+    def demanded_bundle(at: At, name: str, _question: Question) -> Outcome[Bundle]:
+        place = at.get(asked.places, name)
+        found = at.get(bundles, place.found) if place is not None and place.found is not None else None
+        return found if found is not None else Withheld("RootsInvalid")
+
     return Told(
         graph.expand("credentials by name", asked.places, secret),
         asked,
@@ -113,6 +124,7 @@ def declare(
             asked.places,
             lambda _, __, place: True if place.pending else Withheld("CredentialKnown"),
         ),
+        graph.derive("roots demanded", demanded, demanded_bundle),
     )
 
 

@@ -18,12 +18,14 @@ from aggregator.mesh.home import Home, Mesh
 from aggregator.mesh.networks import Networks, network_of
 from aggregator.mesh.trust_domains import TrustDomains, accepted
 from aggregator.security.certificates import Certificate
+from aggregator.security.trust_bundles import Bundle
 from aggregator.traffic.backend_keys import MIRRORED
 from aggregator.traffic.backends import Backend
-from aggregator.traffic.hosts import Hosts
+from aggregator.traffic.hosts import Host, Hosts
+from aggregator.traffic.tls_classes import COMMON, TlsClasses, class_name
 from aggregator.views.ingress_clusters import cluster
 from aggregator.views.ingress_listeners import listeners as listeners_of
-from aggregator.views.ingress_routes import scope, scope_name
+from aggregator.views.ingress_routes import guard, scope, scope_name
 from aggregator.views.view import ResourceKey, View, ViewKey, listen_address
 from xds.encoded import Encoded, Resource, wrap
 from xds.messages.assignment import ASSIGNMENT_TYPE
@@ -40,7 +42,7 @@ from xds.messages.listener import (
     encode_listener,
 )
 from xds.messages.scope import SCOPED_ROUTE_TYPE
-from xds.messages.secret import SECRET_TYPE, KeyPair, encode_key_pair
+from xds.messages.secret import SECRET_TYPE, KeyPair, TrustedRoots, encode_key_pair, encode_roots
 
 ROLE: Final = "ingress"
 STANDING_CLUSTERS: Final = frozenset({CONNECT_ORIGINATE, INNER_CONNECT_ORIGINATE, OUTER_CONNECT_ORIGINATE})
@@ -55,6 +57,13 @@ SCOPES: Final = View(ROLE, SCOPED_ROUTE_TYPE)
 _SHARED: Final = (CLUSTER_TYPE, ASSIGNMENT_TYPE, SCOPED_ROUTE_TYPE, SECRET_TYPE)
 
 
+class Apart(msgspec.Struct, frozen=True, gc=False):
+    """A host that is not of the common class, as clients of a class see it."""
+
+    host: Host
+    scope_class: str
+
+
 class Sources(msgspec.Struct, frozen=True):
     """What the messages are made from."""
 
@@ -62,6 +71,9 @@ class Sources(msgspec.Struct, frozen=True):
     trust_domains: TrustDomains
     networks: Networks
     hosts: Hosts
+    classes: TlsClasses
+    client_roots: Collection[str, Bundle]
+    default_certificate: Collection[str, Certificate]
     backends: Collection[str, Backend]
     assignments: Collection[str, Resource]
 
@@ -102,7 +114,8 @@ def declare(
     def listeners(at: At, _name: str, view: View) -> Iterable[tuple[ResourceKey, Resource]]:
         if view.type_url == LISTENER_TYPE:
             network = network_of(at, model.networks.of_cluster, home.cluster)
-            for listener in listeners_of(dict(view.features), network, model.mesh(at).access_log_file):
+            log_file, chains = model.mesh(at).access_log_file, model.classes.chains(at)
+            for listener in listeners_of(dict(view.features), network, log_file, chains):
                 yield (view.name, listener.name), wrap(LISTENER_TYPE, listener.name, encode_listener(listener))
 
     def standing_clusters(at: At, _name: str, view: View) -> Iterable[tuple[ResourceKey, Resource]]:
@@ -111,7 +124,16 @@ def declare(
             for cluster in originating_clusters(Profile.STOCK, trusted):
                 yield (view.name, cluster.name), wrap(CLUSTER_TYPE, cluster.name, encode_cluster(cluster))
 
-    scopes = graph.expand("scopes of hosts", model.hosts.hosts, lambda _, host, one: ((scope_name(host), one),))
+    def scopes_of(_at: At, host: str, one: Host) -> Iterable[tuple[str, Host | Apart]]:
+        scope_class = class_name(one.speaks.settings)
+        if one.speaks.passthrough or one.speaks.closed or scope_class != COMMON:
+            yield scope_name(host), Apart(one, COMMON)
+            if scope_class != COMMON:
+                yield scope_name(host, scope_class), Apart(one, scope_class)
+        else:
+            yield scope_name(host), one
+
+    scopes: Collection[str, Host | Apart] = graph.expand("scopes of hosts", model.hosts.hosts, scopes_of)
     return [
         graph.expand("listeners of ingress gateways", named, listeners),
         graph.expand("standing clusters of ingress gateways", named, standing_clusters),
@@ -119,7 +141,7 @@ def declare(
             "scopes of ingress gateways",
             by_type,
             graph.index("scopes", scopes, lambda _, __: (SCOPED_ROUTE_TYPE,)),
-            lambda _, __, name, host: wrap(SCOPED_ROUTE_TYPE, name, scope(name, host)),
+            lambda _, __, name, one: wrap(SCOPED_ROUTE_TYPE, name, _scope(name, one)),
         ),
         graph.pair(
             "clusters of ingress gateways",
@@ -136,10 +158,28 @@ def declare(
         graph.pair(
             "certificates of ingress gateways",
             by_type,
-            graph.index("certificates to tell", model.hosts.certificates, lambda _, __: (SECRET_TYPE,)),
+            graph.index(
+                "certificates to tell",
+                (model.hosts.certificates, model.default_certificate),
+                lambda _, __: (SECRET_TYPE,),
+            ),
             lambda _, __, host, certificate: wrap(SECRET_TYPE, host, _secret(host, certificate)),
         ),
+        graph.pair(
+            "client roots of ingress gateways",
+            by_type,
+            graph.index("client roots to tell", model.client_roots, lambda _, __: (SECRET_TYPE,)),
+            lambda _, __, name, one: wrap(SECRET_TYPE, name, encode_roots(TrustedRoots(name, one.roots, one.crl))),
+        ),
     ]
+
+
+def _scope(name: str, one: Host | Apart) -> Encoded:
+    if isinstance(one, Host):
+        return scope(name, one)
+    if one.scope_class == COMMON:
+        return guard(name, one.host)
+    return scope(name, one.host, one.scope_class)
 
 
 def _secret(host: str, certificate: Certificate) -> Encoded:

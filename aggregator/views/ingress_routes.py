@@ -18,11 +18,14 @@ from aggregator.traffic import path_regexes
 from aggregator.traffic.hosts import Host
 from aggregator.traffic.ingresses import EXACT, PREFIX, REGEX
 from aggregator.traffic.rules import Canary, Rule
+from aggregator.traffic.tls_classes import COMMON
 from aggregator.views import ingress_actions as actions
 from xds.encoded import Encoded
 from xds.messages.fallback import ALL_HOSTS, FALLBACK_FILTERS
 from xds.messages.http_connection_manager import SCOPE_HEADERS
 from xds.messages.route import (
+    CHALLENGES,
+    MISDIRECTED,
     NOT_FOUND,
     PLAIN_HTTP,
     TO_HTTPS,
@@ -36,19 +39,17 @@ from xds.messages.route import (
 )
 from xds.messages.scope import Scope, encode_scope
 
-DEFAULT_CLASS: Final = "default"
-"""The class of TLS settings of all hosts: a certificate of their own, no demands on clients."""
 LONGEST_NAME: Final = 22
 """Characters of a text that Envoy keeps without memory of its own."""
 
 
-def scope_name(host: str) -> str:
+def scope_name(host: str, scope_class: str = COMMON) -> str:
     """The name of a host's routes: `<class>|<host>` where that is short, else a digest of it.
 
     Envoy copies the names of all scopes with every change of one. Up to LONGEST_NAME characters that costs it 50 ns a
     scope, beyond three times as much.
     """
-    name = f"{DEFAULT_CLASS}|{host or ALL_HOSTS}"
+    name = f"{scope_class}|{host or ALL_HOSTS}"
     if len(name) <= LONGEST_NAME:
         return name
     # No digest that could be steered to another's, as hosts are chosen by many. "#" is in no host.
@@ -56,10 +57,25 @@ def scope_name(host: str) -> str:
     return f"#{digest[: LONGEST_NAME - 1]}"
 
 
-def scope(name: str, host: Host) -> Encoded:
-    """The scope of a host, as bytes."""
+def scope(name: str, host: Host, scope_class: str = COMMON) -> Encoded:
+    """The scope of a host, as bytes: what is served in the chains of a class."""
     key = host.host or ALL_HOSTS
-    return encode_scope(Scope(name, (DEFAULT_CLASS, key), key, tuple(_routes(host)), SCOPE_HEADERS, FALLBACK_FILTERS))
+    return encode_scope(Scope(name, (scope_class, key), key, tuple(_routes(host)), SCOPE_HEADERS, FALLBACK_FILTERS))
+
+
+def guard(name: str, host: Host) -> Encoded:
+    """The scope of a host in the common class that is not of it: who comes there in plain HTTP is sent to HTTPS, and
+    who comes with a connection that was made for another host, to one of its own. Proofs that authorities look for are
+    public.
+    """
+    key = host.host or ALL_HOSTS
+    proofs = [route for rule in host.rules if _proves(rule) for route in _routes_of(rule, secured=False)]
+    routes = (TO_HTTPS, *proofs, MISDIRECTED)
+    return encode_scope(Scope(name, (COMMON, key), key, routes, SCOPE_HEADERS, FALLBACK_FILTERS))
+
+
+def _proves(rule: Rule) -> bool:
+    return rule.kind != REGEX and f"{rule.path}/".startswith(CHALLENGES)
 
 
 def _routes(host: Host) -> Iterator[Encoded]:

@@ -253,7 +253,7 @@ async def test_a_renewed_certificate_is_shown_and_open_connections_go_on(gateway
     writer.close()
 
 
-async def test_a_host_whose_secret_is_missing_is_refused_at_once_and_served_when_it_comes(
+async def test_a_host_whose_secret_is_missing_is_not_served_before_it_comes(
     gateway: IngressGateway,
 ) -> None:
     ingress, secret = gateway.secured("a.example")

@@ -138,7 +138,13 @@ def test_any_events_in_any_slices_give_the_bytes_of_a_build_from_scratch(events:
     rebuilt.facts.replace(("beta",), sorted(lived.facts.scan(("beta",)), reverse=True))
     # Last good pairs are an input: a process that starts is given those of before.
     kept = rebuilt.graph.kept(rebuilt.pipeline.certificates)
-    rebuilt.step({kept: dict(lived.published.get("certificates", {}))})
+    of_hosts = rebuilt.graph.kept(rebuilt.pipeline.hosts.last_good)
+    rebuilt.step(
+        {
+            kept: dict(lived.published.get("certificates", {})),
+            of_hosts: dict(lived.published.get("certificates for hosts", {})),
+        }
+    )
     assert lived.resources == rebuilt.resources
     assert lived.findings() == rebuilt.findings()
     assert {name: kept for name, kept in lived.published.items() if kept} == {

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from xds import protos
 from xds.messages.cluster import BALANCING_METADATA, SOURCE_METADATA
-from xds.messages.extension import Extension, extension, write_extension
+from xds.messages.extension import Extension, extension, write_ads, write_extension
 
 if TYPE_CHECKING:
     from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
@@ -78,13 +78,18 @@ def tcp_proxy(
     headers: Iterable[tuple[str, str]] = (),
     access_logs: Iterable[AccessLog] = (),
     source: str = "",
+    cluster_timeout: int = 0,
 ) -> Extension:
     """A network filter that passes bytes on to a cluster, in a CONNECT request to `tunnel_to` with `headers` if given.
 
     `tunnel_to` and the values of headers are format strings. Access logs get a line when there is a connection to an
     endpoint, and one when it has ended. Of a cluster that is parted `by_source`, the endpoints for `source` count.
+    With a `cluster_timeout` (seconds) the cluster is asked for by name, and a connection waits so long for it.
     """
     config = _filters.network.tcp_proxy.v3.TcpProxy(cluster=cluster, stat_prefix=stat_prefix)
+    if cluster_timeout:
+        write_ads(config.on_demand.odcds_config)
+        config.on_demand.timeout.seconds = cluster_timeout
     if source:
         config.metadata_match.filter_metadata[BALANCING_METADATA].update({SOURCE_METADATA: source})
     if tunnel_to:

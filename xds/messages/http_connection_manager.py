@@ -1,4 +1,4 @@
-"""The HTTP connection manager of an ingress gateway and its TLS: constant, however many hosts there are.
+"""The HTTP connection manager of an ingress gateway: constant, however many hosts there are.
 
 What is known of single hosts comes by name: routes as scopes (SRDS), certificates (SDS) and clusters (CDS) when they
 are first asked for. The manager makes the key of the scope itself, of the class of its chain and the request's host, so
@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import Struct
+
 from xds import protos
+from xds.messages.client_certificates import CLIENT_HEADERS, allowed_names, told_headers
 from xds.messages.extension import Extension, extension, write_ads, write_extension
 from xds.messages.fallback import fallback
 from xds.messages.filters import STARTED, AccessLog, http_router, write_access_log
@@ -21,9 +24,6 @@ CLASS_HEADER: Final = "x-isthmus-class"
 HOST_HEADER: Final = "x-isthmus-host"
 SCOPE_HEADERS: Final = (CLASS_HEADER, HOST_HEADER)
 """The headers a scope is found by, which the manager sets whatever a client has sent."""
-
-NO_NAME: Final = "__nosni__"
-"""The name under which a certificate is asked for if the client names no host; no host can have it."""
 
 HEADERS_TIMEOUT: Final = 30
 """Seconds a client may take to send the headers of a request."""
@@ -54,22 +54,12 @@ LOGGED: Final = {
 _ext = protos.envoy.extensions
 
 
-def on_demand_tls() -> Extension:
-    """The transport socket of a listener that fetches the certificate of a host when a client first asks for it."""
-    context = _ext.transport_sockets.tls.v3.DownstreamTlsContext()
-    # The certificates on demand refuse to work with either.
-    context.disable_stateless_session_resumption = True
-    context.disable_stateful_session_resumption = True
-    context.common_tls_context.alpn_protocols.extend(("h2", "http/1.1"))
-    mapper = _ext.transport_sockets.tls.cert_mappers.sni.v3.SNI(default_value=NO_NAME)
-    selector = _ext.transport_sockets.tls.cert_selectors.on_demand_secret.v3.Config()
-    write_ads(selector.config_source)
-    write_extension(selector.certificate_mapper, extension("envoy.tls.certificate_mappers.sni", mapper))
-    write_extension(
-        context.common_tls_context.custom_tls_certificate_selector,
-        extension("envoy.tls.certificate_selectors.on_demand_secret", selector),
-    )
-    return extension("envoy.transport_sockets.tls", context)
+class ClientDetails(Struct, frozen=True, gc=False):
+    """What becomes of clients' certificates in HTTP (see xds.messages.client_certificates); no `names`: all get in."""
+
+    required: bool
+    passed_on: bool
+    names: tuple[str, ...] = ()
 
 
 def scoped_manager(
@@ -79,12 +69,14 @@ def scoped_manager(
     secure: bool,
     wildcards: bool = False,
     access_logs: tuple[AccessLog, ...] = (),
+    clients: ClientDetails | None = None,
 ) -> Extension:
     """The network filter that serves HTTP with the routes of class `scope_class`.
 
     A host without a scope is answered 404, or with `secure` 421: the client has used a connection for a host that it
     was not made for, and should make another. With `wildcards` it is that of the wildcard over it first, or of all
-    hosts; those that have a scope of their own pay nothing for it (xds.messages.fallback).
+    hosts; those that have a scope of their own pay nothing for it (xds.messages.fallback). `clients` is for chains that
+    ask for certificates.
     """
     config = _ext.filters.network.http_connection_manager.v3.HttpConnectionManager(stat_prefix=stat_prefix)
     config.use_remote_address.value = True
@@ -96,6 +88,8 @@ def scoped_manager(
     config.http2_protocol_options.max_concurrent_streams.value = 100
     config.upgrade_configs.add(upgrade_type="websocket")
     write_extension(config.early_header_mutation_extensions.add(), _scope_headers(scope_class))
+    if clients is not None:
+        write_extension(config.early_header_mutation_extensions.add(), _client_headers(clients))
     scoped = config.scoped_routes
     scoped.name = "hosts"
     for header in SCOPE_HEADERS:
@@ -109,6 +103,8 @@ def scoped_manager(
         mapper = config.local_reply_config.mappers.add()
         mapper.filter.response_flag_filter.flags.append("NR")
         mapper.status_code.value = 421
+    if clients is not None and clients.names:
+        write_extension(config.http_filters.add(), allowed_names(clients.names))
     for script in fallback(HOST_HEADER) if wildcards else ():
         write_extension(config.http_filters.add(), script)
     for name, message, disabled in http_filters():
@@ -126,4 +122,14 @@ def _scope_headers(scope_class: str) -> Extension:
         append = mutation.mutations.add().append
         append.header.key, append.header.value = key, value
         append.append_action = protos.envoy.config.core.v3.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+    return extension("envoy.http.early_header_mutation.header_mutation", mutation)
+
+
+def _client_headers(clients: ClientDetails) -> Extension:
+    mutation = _ext.http.early_header_mutation.header_mutation.v3.HeaderMutation()
+    for header in CLIENT_HEADERS:
+        mutation.mutations.add(remove=header)
+    for key, value in told_headers(required=clients.required, passed_on=clients.passed_on):
+        append = mutation.mutations.add().append
+        append.header.key, append.header.value = key, value
     return extension("envoy.http.early_header_mutation.header_mutation", mutation)

@@ -37,7 +37,27 @@ class AddressMatch(Struct, frozen=True, gc=False):
     otherwise: OnMatch | None = None
 
 
-Match: TypeAlias = ExactMatch | AddressMatch
+class ServerNameMatch(Struct, frozen=True, gc=False):
+    """Picks by the host a TLS client asks for; `*.` and a name stands for all below that, of whatever depth.
+
+    The exact name goes before the longest wildcard. Names of one choice are kept together, so that thousands of them
+    are written at once.
+    """
+
+    matches: tuple[tuple[tuple[str, ...], OnMatch], ...]
+    otherwise: OnMatch | None = None
+
+
+class Unlike(Struct, frozen=True, gc=False):
+    """Picks `then` for values of an input that are there and have, somewhere, what `pattern` (RE2) stands for."""
+
+    input: Extension
+    pattern: str
+    then: OnMatch
+    otherwise: OnMatch
+
+
+Match: TypeAlias = ExactMatch | AddressMatch | ServerNameMatch | Unlike
 OnMatch: TypeAlias = str | Match
 """What is picked, or how to go on."""
 
@@ -61,8 +81,17 @@ def encode_matcher(match: Match) -> bytes:
 
 
 def _write(message: protos.xds.type.matcher.v3.Matcher, match: Match) -> None:
+    if isinstance(match, Unlike):
+        _write_unlike(message, match)
+        return
     tree = message.matcher_tree
-    if isinstance(match, ExactMatch):
+    if isinstance(match, ServerNameMatch):
+        write_extension(tree.input, SERVER_NAME)
+        names = protos.xds.type.matcher.v3.ServerNameMatcher()
+        for domains, then in match.matches:
+            _write_then(names.domain_matchers.add(domains=domains).on_match, then)
+        write_extension(tree.custom_match, extension("names", names))
+    elif isinstance(match, ExactMatch):
         write_extension(tree.input, match.input)
         tree.exact_match_map.SetInParent()
         for value, then in match.matches:
@@ -78,6 +107,16 @@ def _write(message: protos.xds.type.matcher.v3.Matcher, match: Match) -> None:
         write_extension(tree.custom_match, extension("ip", addresses))
     if match.otherwise is not None:
         _write_then(message.on_no_match, match.otherwise)
+
+
+def _write_unlike(message: protos.xds.type.matcher.v3.Matcher, match: Unlike) -> None:
+    field = message.matcher_list.matchers.add()
+    predicate = field.predicate.single_predicate
+    write_extension(predicate.input, match.input)
+    predicate.value_match.safe_regex.google_re2.SetInParent()
+    predicate.value_match.safe_regex.regex = f".*{match.pattern}.*"
+    _write_then(field.on_match, match.then)
+    _write_then(message.on_no_match, match.otherwise)
 
 
 def _write_then(place: protos.xds.type.matcher.v3.Matcher.OnMatch, then: OnMatch) -> None:

@@ -204,3 +204,5 @@ TO_HTTPS: Final = encode_route(Route("to-https", PathMatch("everything"), Redire
 """Sends everybody who came in plain HTTP to HTTPS, but for those who look for the proofs that certificates need."""
 NOT_FOUND: Final = encode_route(Route("not-found", PathMatch("everything"), Answer(404)))
 """What no other route matches. Without it a bad path could not be told from a host that is not served."""
+MISDIRECTED: Final = encode_route(Route("misdirected", PathMatch("everything"), Answer(421)))
+"""For a host whose connections need another filter chain than the one this came by."""

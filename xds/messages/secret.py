@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from msgspec import Struct
+from xxhash import xxh3_128_digest
 
 from xds import protos
-from xds.encoded import Encoded, encode
+from xds.encoded import Encoded, Resource, encode, varint, varint_at, wrap
 
 SECRET_TYPE: Final = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"  # noqa: S105 - a type
 
@@ -18,6 +19,7 @@ WORKLOAD_CERTIFICATE: Final = "default"
 """The name under which a proxy asks for the certificate of its own identity."""
 ROOTS: Final = "ROOTCA"
 """The name under which a proxy asks for the roots of the mesh."""
+_NAME: Final = b"\x0a"  # Secret.name = 1
 
 
 class KeyPair(Struct, frozen=True, gc=False):
@@ -60,3 +62,12 @@ def encode_roots(trusted: TrustedRoots) -> Encoded:
     if trusted.crl:
         message.validation_context.crl.inline_bytes = trusted.crl
     return encode(message)
+
+
+def renamed(secret: Resource, name: str) -> Resource:
+    """The same secret under another name: the bytes that encoding it under that name would give."""
+    body = secret.body
+    length, start = varint_at(body, len(_NAME))
+    own = name.encode()
+    data = _NAME + varint(len(own)) + own + bytes(body[start + length :])
+    return wrap(SECRET_TYPE, name, Encoded(data, xxh3_128_digest(data)))

@@ -46,6 +46,10 @@ class DeltaExchange(Exchange[DeltaRequest]):
         """Whether that has become more since what joins it was last looked for."""
         self._waiting: dict[str, Resource] = {}
         """Resources to be sent."""
+        self._unheld: set[str] = set()
+        """Names whose first answer the client has not accepted yet: if it refuses it, it still waits for one."""
+        self._silent: set[str] = set()
+        """Names asked for whose resource is only being made: if it comes to nothing, the client still waits."""
         self._absent: dict[str, None] = {}
         """Names asked for under which there is nothing: told at once, as the client holds nothing there either."""
         self._gone: dict[str, int] = {}
@@ -93,6 +97,8 @@ class DeltaExchange(Exchange[DeltaRequest]):
             self._waiting.pop(name, None)
             self._absent.pop(name, None)
             self._gone.pop(name, None)
+            self._unheld.discard(name)
+            self._silent.discard(name)
             self.bisection.drop(name)
             self.quarantine.lift(name)
 
@@ -138,7 +144,7 @@ class DeltaExchange(Exchange[DeltaRequest]):
     def _note(self, changes: Changes, tick: int) -> None:
         covers, suspects = self.interest.covers, self.bisection.suspects
         changed = changes.changes
-        special = self._everything or self._claims or self._gone or self._absent or suspects
+        special = self._everything or self._claims or self._gone or self._absent or self._silent or suspects
         if self.interest.wildcard and not (special or self.quarantine.occupied):
             # As it nearly always is: whatever there is now is to be sent. Thousands may have changed, for every stream.
             self._waiting.update({name: resource for name, resource in changed.items() if resource is not None})
@@ -151,9 +157,15 @@ class DeltaExchange(Exchange[DeltaRequest]):
                 self._waiting.pop(name, None)
                 self.bisection.drop(name)
                 self.quarantine.lift(name)
-                if self.answered or claimed:  # else the client has never heard of it
+                if name in self._silent:
+                    self._silent.discard(name)
+                    self._absent[name] = None
+                elif self.answered or claimed:  # else the client has never heard of it
                     self._gone[name] = tick
                 continue
+            if name in self._silent:
+                self._silent.discard(name)
+                self._unheld.add(name)
             self._gone.pop(name, None)
             self._absent.pop(name, None)
             if suspects and not self.bisection.suspected(resource):
@@ -256,10 +268,15 @@ class DeltaExchange(Exchange[DeltaRequest]):
             if resource is not None:
                 self._gone.pop(name, None)
                 self._offer(name, resource)
+                if new and name in self._waiting:
+                    self._unheld.add(name)
                 if new and name not in self._claims and self.quarantine.hold(resource):
                     self._absent[name] = None  # there is nothing that this client could use
-            elif name in self._gone or self.content.known(name):
+            elif name in self._gone:
                 continue
+            elif self.content.known(name):
+                if new and claim is None:
+                    self._silent.add(name)
             elif name not in self._claims or self.content.state == "settled":
                 self._claims.pop(name, None)
                 self._absent[name] = None
@@ -301,7 +318,8 @@ class DeltaExchange(Exchange[DeltaRequest]):
         return delta_response(self.type_url, nonce, response.resources, response.removed, str(self.revision))
 
     def _accepted(self, response: Response) -> None:
-        pass
+        if self._unheld:
+            self._unheld.difference_update([resource.name for resource in response.news])
 
     def _refused(self, response: Response, *, named: bool) -> None:
         for resource in response.news:
@@ -313,6 +331,11 @@ class DeltaExchange(Exchange[DeltaRequest]):
                 del self._waiting[resource.name]
             else:
                 self.bisection.drop(resource.name)
+        refused = [resource.name for resource in response.news if resource.name in self.quarantine.current]
+        for name in self._unheld.intersection(refused):
+            self._unheld.discard(name)
+            if name not in self._waiting:
+                self._absent[name] = None
         if response.news and not (named and self._individual):
             for name in response.removed:
                 if self.interest.covers(name) and name not in self._waiting:

@@ -14,6 +14,7 @@ import msgspec
 from aggregator.traffic.annotations import services
 from aggregator.traffic.annotations.canary import Canary, canary
 from aggregator.traffic.annotations.conditions import Conditions, conditions
+from aggregator.traffic.annotations.connections import DEFAULT as DEFAULT_CONNECTIONS
 from aggregator.traffic.annotations.connections import Connections, connections
 from aggregator.traffic.annotations.cors import Cors, cors
 from aggregator.traffic.annotations.given import Given, Problem
@@ -25,6 +26,7 @@ from aggregator.traffic.annotations.refused import WITHOUT_EFFECT, unsupported
 from aggregator.traffic.annotations.retries import Retries, retries
 from aggregator.traffic.annotations.rewrites import Rewrites, rewrites
 from aggregator.traffic.annotations.timeouts import Timeouts, timeouts
+from aggregator.traffic.annotations.tls import Tls, tls
 from watchers.facts.keys import Labels
 
 
@@ -43,14 +45,19 @@ class Settings(msgspec.Struct, frozen=True, gc=False):
     services: services.Services
     canary: Canary | None
     names: tuple[str, ...]
+    tls: Tls
 
 
 def read(given: Given) -> Settings:
     """The settings of an Ingress; what is wrong with them stands in `given`."""
     rewritten = rewrites(given)
+    asked = tls(given)
+    spoken = connections(given)
+    if asked.passthrough:
+        spoken = DEFAULT_CONNECTIONS  # whatever the client and the backend speak
     return Settings(
         redirects=redirects(given),
-        connections=connections(given),
+        connections=spoken,
         matching=matching(given, rewritten=bool(rewritten.path)),
         rewrites=rewritten,
         timeouts=timeouts(given),
@@ -61,6 +68,7 @@ def read(given: Given) -> Settings:
         services=services.services(given),
         canary=canary(given),
         names=names(given),
+        tls=asked,
     )
 
 

@@ -118,12 +118,14 @@ def test_a_listener_with_tls_has_one_chain_that_does_not_wait_for_ever() -> None
 
 def test_nobody_is_shown_the_gateways_own_certificate_by_asking_for_its_name() -> None:
     matcher = told(world_of(), LISTENER_TYPE, "https")["filter_chain_matcher"]
-    chains = {
-        name: match["action"]["typed_config"]["value"]
-        for name, match in matcher["matcher_tree"]["exact_match_map"]["map"].items()
-    }
-    assert chains == {"default": "refused", "rootca": "refused"}
-    assert matcher["on_no_match"]["action"]["typed_config"]["value"] == "default"
+    (odd,) = matcher["matcher_list"]["matchers"]
+    assert odd["predicate"]["single_predicate"]["value_match"]["safe_regex"]["regex"] == ".*[^a-z0-9.-].*"
+    assert odd["on_match"]["action"]["typed_config"]["value"] == "refused"
+    named = matcher["on_no_match"]["matcher"]
+    (refused,) = named["matcher_tree"]["custom_match"]["typed_config"]["domain_matchers"]
+    assert refused["domains"] == ["default", "rootca"]
+    assert refused["on_match"]["action"]["typed_config"]["value"] == "refused"
+    assert named["on_no_match"]["action"]["typed_config"]["value"] == "default"
 
 
 def test_listeners_know_their_network_and_clusters_their_trust_domain() -> None:

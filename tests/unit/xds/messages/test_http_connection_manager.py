@@ -7,9 +7,8 @@ import inspect
 import pytest
 
 from xds import protos
-from xds.messages import http_connection_manager
 from xds.messages.fallback import FALLBACK_FILTERS
-from xds.messages.http_connection_manager import SCOPE_HEADERS, on_demand_tls, scoped_manager
+from xds.messages.http_connection_manager import SCOPE_HEADERS, scoped_manager
 
 ext = protos.envoy.extensions
 Manager = ext.filters.network.http_connection_manager.v3.HttpConnectionManager
@@ -94,24 +93,8 @@ def test_websockets_are_let_through() -> None:
     assert [one.upgrade_type for one in manager().upgrade_configs] == ["websocket"]
 
 
-def test_certificates_come_on_demand_by_the_name_a_client_asks_for() -> None:
-    made = on_demand_tls()
-    context = ext.transport_sockets.tls.v3.DownstreamTlsContext.FromString(made.data)
-    assert made.name == "envoy.transport_sockets.tls"
-    assert context.disable_stateful_session_resumption
-    assert context.disable_stateless_session_resumption
-    assert list(context.common_tls_context.alpn_protocols) == ["h2", "http/1.1"]
-    chosen = context.common_tls_context.custom_tls_certificate_selector
-    assert chosen.name == "envoy.tls.certificate_selectors.on_demand_secret"
-    config = ext.transport_sockets.tls.cert_selectors.on_demand_secret.v3.Config.FromString(chosen.typed_config.value)
-    assert config.config_source.HasField("ads")
-    assert not config.prefetch_secret_names
-    mapper = ext.transport_sockets.tls.cert_mappers.sni.v3.SNI.FromString(config.certificate_mapper.typed_config.value)
-    assert mapper.default_value == http_connection_manager.NO_NAME
-
-
 def test_nothing_in_it_depends_on_a_host() -> None:
-    assert list(inspect.signature(on_demand_tls).parameters) == []
-    parameters = list(inspect.signature(scoped_manager).parameters)
-    assert parameters == ["stat_prefix", "scope_class", "secure", "wildcards", "access_logs"]
+    assert list(inspect.signature(scoped_manager).parameters) == [
+        *("stat_prefix", "scope_class", "secure", "wildcards", "access_logs", "clients")
+    ]
     assert scoped_manager("a", "b", secure=True) == scoped_manager("a", "b", secure=True)
