@@ -38,7 +38,15 @@ from aggregator.security import (
     references,
 )
 from aggregator.traffic import backends, hosts, ingress_classes, ingresses
-from aggregator.views import completeness, east_west_gateway, ingress_endpoints, ingress_gateway, rejections, ztunnel
+from aggregator.views import (
+    completeness,
+    east_west_gateway,
+    ingress_compatible,
+    ingress_endpoints,
+    ingress_gateway,
+    rejections,
+    ztunnel,
+)
 from aggregator.views import credentials as credential_views
 from aggregator.views.view import ResourceKey, View
 from aggregator.writes import authorization_policies as policy_writes
@@ -204,6 +212,9 @@ class Pipeline:
             home,
             interest,
             ingress_gateway.Sources(mesh, trust_domains, network, served, behind, reached),
+        )
+        told += ingress_compatible.declare(
+            graph, home, interest, ingress_compatible.Sources(mesh, network, served, in_force)
         )
         told += east_west_gateway.declare(
             graph, home, interest, east_west_gateway.Sources(mesh, trust_domains, gateways, nodes, workload, exposed)

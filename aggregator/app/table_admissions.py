@@ -39,7 +39,9 @@ class TableAdmissions:
     def pod(self, namespace: str, name: str) -> ProxyPod | None:
         """The pod of a proxy."""
         pod = self._admissions.get(("pod", namespace, name))
-        return ProxyPod(pod.service_account, pod.node, pod.network) if isinstance(pod, admissions.ProxyPod) else None
+        if not isinstance(pod, admissions.ProxyPod):
+            return None
+        return ProxyPod(pod.service_account, pod.node, pod.network, pod.mode)
 
     @property
     def trust_domain(self) -> str:

@@ -19,11 +19,11 @@ from xds.messages.secret import ROOTS, WORKLOAD_CERTIFICATE
 HANDSHAKE_TIMEOUT: Final = 10
 """Seconds a client has for its handshake, in which its host's certificate may have to be fetched."""
 
-_REFUSED: Final = "refused"
+REFUSED: Final = "refused"
 """The name of no chain: who is sent there is hung up on."""
 _CHAINS: Final = encode_matcher(
     # A client gets the certificate of the name it asks for: the gateway's own are no host's.
-    ExactMatch(SERVER_NAME, tuple((name.lower(), _REFUSED) for name in (WORKLOAD_CERTIFICATE, ROOTS)), DEFAULT_CLASS)
+    ExactMatch(SERVER_NAME, tuple((name.lower(), REFUSED) for name in (WORKLOAD_CERTIFICATE, ROOTS)), DEFAULT_CLASS)
 )
 
 

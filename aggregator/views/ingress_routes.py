@@ -38,12 +38,17 @@ def scope_name(host: str) -> str:
 
 def scope(name: str, host: Host) -> Encoded:
     """The scope of a host, as bytes."""
-    routes = [_route(rule) for rule in host.rules]
+    return encode_scope(Scope(name, (DEFAULT_CLASS, host.host), host.host, routes(host), SCOPE_HEADERS))
+
+
+def routes(host: Host) -> tuple[Encoded, ...]:
+    """The routes of a host in the order of matching, the same in every form of telling them."""
+    found = [_route(rule) for rule in host.rules]
     if host.tls is not None:
-        routes.insert(0, TO_HTTPS)
+        found.insert(0, TO_HTTPS)
     if not host.rules or (host.rules[-1].kind, host.rules[-1].path) != ("Prefix", "/"):
-        routes.append(NOT_FOUND)
-    return encode_scope(Scope(name, (DEFAULT_CLASS, host.host), host.host, tuple(routes), SCOPE_HEADERS))
+        found.append(NOT_FOUND)
+    return tuple(found)
 
 
 def _route(rule: Rule) -> Encoded:

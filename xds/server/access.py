@@ -67,13 +67,14 @@ class Admission(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProxyPod(msgspec.Struct, frozen=True, gc=False):
-    """What is known of the pod of a proxy of the home cluster: its service account, its node ("": none yet), and its
-    network.
+    """What is known of the pod of a proxy of the home cluster: its service account, its node ("": none yet), its
+    network, and how it says its proxy is to be served ("": nothing).
     """
 
     service_account: str
     node: str
     network: str
+    mode: str = ""
 
 
 class Admissions(Protocol):
@@ -146,6 +147,8 @@ class Access:
             metadata=claims.metadata,
             gateway=admission.gateway,
             extensions=claims.extensions,
+            incremental=claims.incremental,
+            mode=pod.mode if pod is not None else "",
         )
 
     async def _admit_unproven(self, caller: Caller, claims: Claims) -> Proxy:

@@ -238,7 +238,7 @@ class Stream:
         streams = self._streams
         await streams.access.expect(self._caller)
         request = parse(self._variant, data, streams.limits.request_bytes)
-        claims = claims_of(request.node)
+        claims = claims_of(request.node, incremental=self._variant == "delta")
         proxy = await streams.access.admit(self._caller, claims)
         self.dialogue = Dialogue(
             proxy,
