@@ -126,6 +126,11 @@ class IngressGateway:
         if self._facts is not None:
             self._facts.apply([(key, None) for key in keys])
 
+    def pod(self, **labels: str) -> Manifest:
+        """The gateway's pod."""
+        managed = {"gateway.istio.io/managed": "isthmus.dev-ingress-gateway"}
+        return m.pod("istio-system/ingress-1", GATEWAY, labels={**managed, **labels}, account="ingress")
+
     def pair(self, *names: str) -> tuple[bytes, bytes]:
         """A certificate that visitors trust, and its key."""
         return c.host_pair(*names, issuer=self.issuer)
@@ -192,11 +197,10 @@ class IngressGateway:
         await asyncio.Event().wait()
 
     def _base(self) -> tuple[Manifest, ...]:
-        labels = {"gateway.istio.io/managed": "isthmus.dev-ingress-gateway"}
         return (
             m.namespace("istio-system", network="net-west"),
             m.namespace("shop"),
-            m.pod("istio-system/ingress-1", GATEWAY, labels=labels, account="ingress"),
+            self.pod(),
             m.service("shop/web", "10.96.0.1", ports={"http": (80, self.application.port)}, selector={"app": "web"}),
             m.pod("shop/web-1", APPLICATION, labels={"app": "web"}, ambient=False),
         )

@@ -197,6 +197,11 @@ class Access:
             )
         return admission
 
+    def mode_changed(self, proxy: Proxy, pod: str) -> bool:
+        """Whether the pod of a proxy, of that name, says now that it is to be served in another mode than before."""
+        found = self._pod(proxy.identity, pod) if proxy.identity is not None else None
+        return found is not None and found.mode != proxy.mode
+
     def may_read(self, proxy: Proxy, type_url: str) -> bool:
         """Whether a proxy is served a type at all; one that is not gets an empty answer, as for a type without
         resources, since a proxy may ask for types in one binary that it has no use for in its role.
