@@ -38,7 +38,15 @@ from aggregator.security import (
     references,
 )
 from aggregator.traffic import backends, default_certificate, hosts, ingress_classes, ingresses, tls_classes
-from aggregator.views import completeness, east_west_gateway, ingress_endpoints, ingress_gateway, rejections, ztunnel
+from aggregator.views import (
+    completeness,
+    east_west_gateway,
+    ingress_compatible,
+    ingress_endpoints,
+    ingress_gateway,
+    rejections,
+    ztunnel,
+)
 from aggregator.views import credentials as credential_views
 from aggregator.views.view import ResourceKey, View
 from aggregator.writes import authorization_policies as policy_writes
@@ -230,6 +238,9 @@ class Pipeline:
             ingress_gateway.Sources(
                 mesh, trust_domains, network, served, classes, by_name.demanded, default_pair, behind, reached
             ),
+        )
+        told += ingress_compatible.declare(
+            graph, home, interest, ingress_compatible.Sources(mesh, network, served, in_force)
         )
         told += east_west_gateway.declare(
             graph, home, interest, east_west_gateway.Sources(mesh, trust_domains, gateways, nodes, workload, exposed)

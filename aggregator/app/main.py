@@ -149,6 +149,7 @@ class ControlPlane:
         rejections = Rejections(self.pipeline, self.tables, self.records)
         rechecks = Rechecks(every=settings.recheck_tokens)
         self.streams = Streams(access, self._views_for, rejections, rechecks=rechecks)
+        self._admissions.changed_pods = self.streams.look_at
         plaintext = _address(settings.xds_plaintext) if settings.xds_plaintext else None
         mtls = _address(settings.xds_mtls) if settings.xds_mtls else None
         self._addresses = {"xds": _address(settings.xds), "xds_mtls": mtls, "xds_plaintext": plaintext}

@@ -13,6 +13,7 @@ from aggregator.app.subscriptions import credential_view, view_for
 from aggregator.pipeline import Pipeline
 from aggregator.security.certificates import subject_of
 from aggregator.security.credential_names import has_scheme
+from aggregator.views import ingress_compatible
 from aggregator.views.rejections import Rejection
 from aggregator.views.view import View
 from watchers.facts.keys import ObjectKey
@@ -50,7 +51,9 @@ class Rejections:
         if known is None and len(self._tables.rejections) >= MOST:
             return
         objects: set[ObjectKey] = set()
-        for collection in self._pipeline.told:
+        whole = view.role == ingress_compatible.ROLE and rejected.type_url != SECRET_TYPE
+        # What is made of all objects there are is the fault of one that nobody can name.
+        for collection in () if whole else self._pipeline.told:
             for _, origin in self._pipeline.graph.origins(collection, key):
                 if isinstance(origin, tuple) and len(origin) == 4:
                     objects.add(origin)

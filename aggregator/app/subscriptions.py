@@ -17,11 +17,14 @@ from aggregator.app.address_books import SharedBook
 from aggregator.app.aggregate import Tables
 from aggregator.app.unknown_names import UnknownNames
 from aggregator.security.credential_names import has_scheme
-from aggregator.views import credentials, east_west_gateway, ingress_gateway, ztunnel
+from aggregator.views import credentials, east_west_gateway, ingress_compatible, ingress_gateway, ztunnel
+from aggregator.views.ingress_chains import names_chain
+from aggregator.views.ingress_modes import Mode, mode_of
 from aggregator.views.view import View, listen_address
 from xds.encoded import Resource
 from xds.messages.cluster import CLUSTER_TYPE
 from xds.messages.hbone import Profile
+from xds.messages.route_table import ROUTE_TYPE
 from xds.messages.secret import SECRET_TYPE
 from xds.server.authority_in_force import AuthorityInForce
 from xds.server.proxies import Proxy
@@ -29,7 +32,7 @@ from xds.server.workload_certificates import WorkloadCertificates
 from xds.session.by_name import ByName
 from xds.session.content import Changes, Subscription
 from xds.session.on_demand import OnDemand
-from xds.session.requests import HASHABLE_STRING, ON_DEMAND_SECRETS
+from xds.session.requests import HASHABLE_STRING, HTTP_FILTERS, ON_DEMAND_SECRETS, SERVER_NAME_MAPPER
 from xds.session.server_names import ServerNames
 
 LINGER = 60.0
@@ -41,17 +44,32 @@ def view_for(proxy: Proxy, type_url: str) -> View | None:
     if proxy.role == ztunnel.ROLE:
         return ztunnel.view_of(type_url)
     if proxy.role == ingress_gateway.ROLE:
-        # One that cannot fetch certificates by name would refuse its listeners.
-        return ingress_gateway.view_of(type_url, proxy.claimed) if ON_DEMAND_SECRETS in proxy.extensions else None
+        if mode_for(proxy) is Mode.COMPATIBLE:
+            return ingress_compatible.view_of(
+                type_url, proxy.claimed, profile=_profile(proxy), lacking=HTTP_FILTERS - proxy.extensions
+            )
+        if type_url == ROUTE_TYPE:  # for one that was served in the other mode before, until its listeners are replaced
+            return ingress_compatible.ROUTES
+        return ingress_gateway.view_of(type_url, proxy.claimed)
     if proxy.role == east_west_gateway.ROLE:
         return east_west_gateway.view_of(
             type_url,
             gateway=f"{proxy.namespace}/{proxy.gateway}",
             bind=listen_address(proxy.claimed("ISTHMUS_BIND")),
             network=proxy.network,
-            profile=Profile.STOCK if HASHABLE_STRING in proxy.extensions else Profile.ISTIO,
+            profile=_profile(proxy),
         )
     return None
+
+
+def mode_for(proxy: Proxy) -> Mode:
+    """How an ingress gateway is served: as its pod says, else as its bootstrap says, if it is able to."""
+    able = proxy.incremental and proxy.extensions.issuperset((ON_DEMAND_SECRETS, SERVER_NAME_MAPPER))
+    return mode_of(proxy.mode, proxy.claimed("ISTHMUS_INGRESS_MODE"), able=able)
+
+
+def _profile(proxy: Proxy) -> Profile:
+    return Profile.STOCK if HASHABLE_STRING in proxy.extensions else Profile.ISTIO
 
 
 def credential_view(proxy: Proxy, name: str) -> View | None:
@@ -258,6 +276,18 @@ class CredentialSubscription(TableSubscription):
         self._interest.release(self._view, at_once=next(iter(self.items()), None) is None)
 
 
+class CertificateSubscription(TableSubscription):
+    """One stream's reading of the certificates of hosts.
+
+    Those of the other mode (ingress_modes) have names of another form. A gateway that has just changed its mode holds
+    some, which its listeners show until they are replaced: they are not told, and not taken away either.
+    """
+
+    def current(self, name: str, version: str) -> bool:
+        """See TableSubscription. What the client holds from the other mode may stay."""
+        return names_chain(name) != (self._view.role == ingress_compatible.ROLE) or super().current(name, version)
+
+
 class TableViews:
     """The views of one proxy, and the certificates made for it. Satisfies `xds.session.content.Views`."""
 
@@ -273,11 +303,14 @@ class TableViews:
         read: Subscription | None = None
         if view == ztunnel.ADDRESSES:
             read = AddressSubscription(around, view, bell, proxy.node)
+        elif view is not None and proxy.role == ingress_gateway.ROLE and type_url == SECRET_TYPE:
+            read = CertificateSubscription(around, view, bell)
         elif view is not None:
             read = TableSubscription(around, view, bell)
-        if read is not None and proxy.role == ingress_gateway.ROLE and type_url == CLUSTER_TYPE:
+        on_demand = proxy.role == ingress_gateway.ROLE and mode_for(proxy) is Mode.ON_DEMAND
+        if read is not None and on_demand and type_url == CLUSTER_TYPE:
             read = OnDemand(read, ingress_gateway.STANDING_CLUSTERS, ingress_gateway.STANDING_PREFIXES)
-        if read is not None and proxy.role == ingress_gateway.ROLE and type_url == SECRET_TYPE:
+        if read is not None and on_demand and type_url == SECRET_TYPE:
             later = asyncio.get_running_loop().call_later
             awaited = around.tables.awaited
             read = ServerNames(

@@ -7,6 +7,7 @@ copied, and nothing is decided here.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Set
 
 from aggregator.app.aggregate import Tables
 from aggregator.mesh.home import HOME_TRUST_DOMAIN
@@ -18,6 +19,8 @@ class TableAdmissions:
     """The accounts of home's proxies. Satisfies `xds.server.access.Admissions`."""
 
     def __init__(self, tables: Tables, complete: asyncio.Event) -> None:
+        self.changed_pods: Callable[[Set[tuple[str, str]]], None] | None = None
+        """Is told the (namespace, name) of proxies' pods that have changed, or are gone."""
         self._admissions = tables.admissions
         self._trust_domain = tables.trust_domain
         self._complete = complete
@@ -39,7 +42,9 @@ class TableAdmissions:
     def pod(self, namespace: str, name: str) -> ProxyPod | None:
         """The pod of a proxy."""
         pod = self._admissions.get(("pod", namespace, name))
-        return ProxyPod(pod.service_account, pod.node, pod.network) if isinstance(pod, admissions.ProxyPod) else None
+        if not isinstance(pod, admissions.ProxyPod):
+            return None
+        return ProxyPod(pod.service_account, pod.node, pod.network, pod.mode)
 
     @property
     def trust_domain(self) -> str:
@@ -54,6 +59,9 @@ class TableAdmissions:
         await self._changed.wait()
 
     def _ring(self) -> None:
-        self._cursor.take()
+        changes = self._cursor.take().changes
         self._changed.set()
         self._changed = asyncio.Event()
+        pods = {(key[1], key[2]) for key in changes if key[0] == "pod"}
+        if pods and self.changed_pods is not None:
+            self.changed_pods(pods)

@@ -37,6 +37,13 @@ class GatewayRole(StrEnum):
     INGRESS = "ingress"
 
 
+class IngressMode(StrEnum):
+    """The forms in which ingress gateways are told their configuration."""
+
+    ON_DEMAND = "on-demand"
+    COMPATIBLE = "compatible"
+
+
 def print_bootstrap(
     *,
     role: Annotated[GatewayRole, typer.Option(help="What the Envoy is to be.")],
@@ -60,6 +67,13 @@ def print_bootstrap(
     ] = "",
     http_port: Annotated[int, typer.Option(metavar="PORT", help="The port for HTTP of an ingress gateway.")] = 8080,
     https_port: Annotated[int, typer.Option(metavar="PORT", help="The port for HTTPS of an ingress gateway.")] = 8443,
+    mode: Annotated[
+        IngressMode | None,
+        typer.Option(
+            help="How an ingress gateway is told its hosts: one by one, or all at once; "
+            "by what the Envoy is able to unless given."
+        ),
+    ] = None,
     admin: Annotated[
         str, typer.Option(metavar="IP:PORT", help="Envoy's admin interface, for this machine only.")
     ] = "127.0.0.1:15000",
@@ -91,6 +105,7 @@ def print_bootstrap(
         bind=bound,
         http_port=_read("--http-port", _port, http_port),
         https_port=_read("--https-port", _port, https_port),
+        mode=mode.value if mode is not None else "",
         admin=_read("--admin", _loopback, admin),
         status=_read("--status", _ip_and_port, status) if status else SocketAddress(bound, STATUS_PORT),
     )

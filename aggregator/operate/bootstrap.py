@@ -14,6 +14,7 @@ import msgspec
 from aggregator.traffic import path_regexes
 
 Role: TypeAlias = Literal["east-west", "ingress"]
+Mode: TypeAlias = Literal["on-demand", "compatible"]
 
 # Node ids begin with Istio's types of proxies, of which an east-west gateway of ambient meshes is a waypoint.
 _NODE_TYPES: Final = {"east-west": "waypoint", "ingress": "router"}
@@ -45,7 +46,8 @@ class GatewayProxy(msgspec.Struct, frozen=True, kw_only=True):
     the pod's service account token, read again for every stream. `pod`, `namespace`, `service_account` ("": not
     claimed), `cluster` and `network` say who it is, which the control plane compares with what the token proves.
     `address` is the pod's own, `bind` where its listeners for traffic bind; `http_port` and `https_port` are those of
-    an ingress gateway. `admin` is for this machine only, `status` for probes and Prometheus.
+    an ingress gateway, and `mode` how it asks to be told what it serves ("": by what it is able to). `admin` is for
+    this machine only, `status` for probes and Prometheus.
     """
 
     role: Role
@@ -63,6 +65,7 @@ class GatewayProxy(msgspec.Struct, frozen=True, kw_only=True):
     https_port: int
     admin: SocketAddress
     status: SocketAddress
+    mode: Mode | Literal[""] = ""
 
     @property
     def node_id(self) -> str:
@@ -124,6 +127,7 @@ def _node(proxy: GatewayProxy) -> Document:
     }
     if proxy.role == "ingress":
         metadata |= {"ISTHMUS_HTTP_PORT": str(proxy.http_port), "ISTHMUS_HTTPS_PORT": str(proxy.https_port)}
+        metadata["ISTHMUS_INGRESS_MODE"] = proxy.mode
     return {
         "id": proxy.node_id,
         "cluster": f"{proxy.pod}.{proxy.namespace}",

@@ -29,6 +29,7 @@ NODE_PROXY, EAST_WEST, INGRESS = "ztunnel", "east-west", "ingress"
 
 MANAGED_LABEL = "gateway.istio.io/managed"
 GATEWAY_LABEL = "gateway.networking.k8s.io/gateway-name"
+MODE_LABEL = "isthmus.io/ingress-mode"
 _ROLES = {
     "istio.io-eastwest-controller": EAST_WEST,
     "isthmus.dev-east-west-gateway": EAST_WEST,
@@ -54,11 +55,14 @@ class Account(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProxyPod(msgspec.Struct, frozen=True, gc=False):
-    """A pod of home that a proxy runs in: its account, its node ("": none yet), the network it is in."""
+    """A pod of home that a proxy runs in: its account, its node ("": none yet), the network it is in, and the mode it
+    is to be served in if its label says one.
+    """
 
     service_account: str
     node: str
     network: str
+    mode: str = ""
 
 
 class Admissions(msgspec.Struct, frozen=True):
@@ -124,7 +128,7 @@ def declare(
         if not managed and at.get(trusted, ("account", key[2], account)) is None:
             return
         network = label(pod.labels, NETWORK_LABEL) or network_of(at, networks, home.cluster)
-        yield ("pod", key[2], key[3]), ProxyPod(account, pod.node, network)
+        yield ("pod", key[2], key[3]), ProxyPod(account, pod.node, network, label(pod.labels, MODE_LABEL))
 
     return Admissions(
         graph.derive("accounts", graph.fold("pods of accounts", either, runs_as, unless=elsewhere), account),

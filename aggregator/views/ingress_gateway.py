@@ -90,13 +90,18 @@ def view_of(type_url: str, claimed: Callable[[str], str]) -> View | None:
     port there is as if it were not said.
     """
     if type_url == LISTENER_TYPE:
-        features = {
-            "bind": listen_address(claimed("ISTHMUS_BIND")),
-            "http-port": str(_port(claimed("ISTHMUS_HTTP_PORT")) or HTTP_PORT),
-            "https-port": str(_port(claimed("ISTHMUS_HTTPS_PORT")) or HTTPS_PORT),
-        }
-        return View(ROLE, LISTENER_TYPE, tuple(features.items()))
+        return View(ROLE, LISTENER_TYPE, places(claimed))
     return View(ROLE, type_url) if type_url in _SHARED else None
+
+
+def places(claimed: Callable[[str], str]) -> tuple[tuple[str, str], ...]:
+    """Where a gateway listens, as features of a view."""
+    features = {
+        "bind": listen_address(claimed("ISTHMUS_BIND")),
+        "http-port": str(_port(claimed("ISTHMUS_HTTP_PORT")) or HTTP_PORT),
+        "https-port": str(_port(claimed("ISTHMUS_HTTPS_PORT")) or HTTPS_PORT),
+    }
+    return tuple(features.items())
 
 
 def _port(text: str) -> int:
@@ -121,7 +126,8 @@ def declare(
     def standing_clusters(at: At, _name: str, view: View) -> Iterable[tuple[ResourceKey, Resource]]:
         if view.type_url == CLUSTER_TYPE:
             trusted = accepted(model.mesh(at).trust_domain, model.trust_domains.others(at))
-            for cluster in originating_clusters(Profile.STOCK, trusted):
+            profile = Profile(view.feature("profile") or Profile.STOCK)
+            for cluster in originating_clusters(profile, trusted):
                 yield (view.name, cluster.name), wrap(CLUSTER_TYPE, cluster.name, encode_cluster(cluster))
 
     def scopes_of(_at: At, host: str, one: Host) -> Iterable[tuple[str, Host | Apart]]:

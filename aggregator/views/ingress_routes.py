@@ -60,7 +60,12 @@ def scope_name(host: str, scope_class: str = COMMON) -> str:
 def scope(name: str, host: Host, scope_class: str = COMMON) -> Encoded:
     """The scope of a host, as bytes: what is served in the chains of a class."""
     key = host.host or ALL_HOSTS
-    return encode_scope(Scope(name, (scope_class, key), key, tuple(_routes(host)), SCOPE_HEADERS, FALLBACK_FILTERS))
+    return encode_scope(Scope(name, (scope_class, key), key, routes(host), SCOPE_HEADERS, FALLBACK_FILTERS))
+
+
+def routes(host: Host) -> tuple[Encoded, ...]:
+    """The routes of a host in the order of matching, the same in every form of telling them."""
+    return tuple(_routes(host))
 
 
 def guard(name: str, host: Host) -> Encoded:
@@ -69,9 +74,13 @@ def guard(name: str, host: Host) -> Encoded:
     public.
     """
     key = host.host or ALL_HOSTS
+    return encode_scope(Scope(name, (COMMON, key), key, guard_routes(host), SCOPE_HEADERS, FALLBACK_FILTERS))
+
+
+def guard_routes(host: Host) -> tuple[Encoded, ...]:
+    """The routes of such a scope."""
     proofs = [route for rule in host.rules if _proves(rule) for route in _routes_of(rule, secured=False)]
-    routes = (TO_HTTPS, *proofs, MISDIRECTED)
-    return encode_scope(Scope(name, (COMMON, key), key, routes, SCOPE_HEADERS, FALLBACK_FILTERS))
+    return (TO_HTTPS, *proofs, MISDIRECTED)
 
 
 def _proves(rule: Rule) -> bool:

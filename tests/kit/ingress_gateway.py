@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from aggregator.app.setting_values import Address
 from aggregator.demo import client
 from aggregator.demo.client import Answer
 from aggregator.demo.envoy import Envoy
-from aggregator.operate.bootstrap import GatewayProxy, SocketAddress, bootstrap
+from aggregator.operate.bootstrap import GatewayProxy, Mode, SocketAddress, bootstrap
 from tests.kit import certificates as c
 from tests.kit import manifests as m
 from tests.kit.manifests import Manifest
@@ -44,7 +44,8 @@ class IngressGateway:
 
     `objects` are in the cluster from the beginning, beside a Service `shop/web` (port 80) with one pod outside of the
     mesh, the `application`; with `answering` False somebody else answers there. `issuer` is whom visitors trust.
-    `listeners` are in the gateway's bootstrap, besides what is told; `settings` are the control plane's.
+    `listeners` are in the gateway's bootstrap, besides what is told; it asks for `mode`, and speaks the
+    state-of-the-world variant unless it is `incremental`. `settings` are the control plane's.
     """
 
     def __init__(
@@ -54,12 +55,16 @@ class IngressGateway:
         *objects: Manifest,
         answering: bool = True,
         listeners: Iterable[Mapping[str, Any]] = (),
+        mode: Mode | Literal[""] = "",
+        incremental: bool = True,
         **settings: Any,
     ) -> None:
         self._directory = directory
         self._binary = binary
         self._answering = answering
         self._listeners = [*listeners]
+        self._mode: Mode | Literal[""] = mode
+        self._incremental = incremental
         self._facts: Facts | None = None
         self._ending = AsyncExitStack()
         self.issuer = c.Issuer("an authority")
@@ -120,6 +125,11 @@ class IngressGateway:
             del self._objects[key]
         if self._facts is not None:
             self._facts.apply([(key, None) for key in keys])
+
+    def pod(self, **labels: str) -> Manifest:
+        """The gateway's pod."""
+        managed = {"gateway.istio.io/managed": "isthmus.dev-ingress-gateway"}
+        return m.pod("istio-system/ingress-1", GATEWAY, labels={**managed, **labels}, account="ingress")
 
     def pair(self, *names: str) -> tuple[bytes, bytes]:
         """A certificate that visitors trust, and its key."""
@@ -195,11 +205,10 @@ class IngressGateway:
         await asyncio.Event().wait()
 
     def _base(self) -> tuple[Manifest, ...]:
-        labels = {"gateway.istio.io/managed": "isthmus.dev-ingress-gateway"}
         return (
             m.namespace("istio-system", network="net-west"),
             m.namespace("shop"),
-            m.pod("istio-system/ingress-1", GATEWAY, labels=labels, account="ingress"),
+            self.pod(),
             m.service("shop/web", "10.96.0.1", ports={"http": (80, self.application.port)}, selector={"app": "web"}),
             m.pod("shop/web-1", APPLICATION, labels={"app": "web"}, ambient=False),
         )
@@ -225,8 +234,11 @@ class IngressGateway:
             https_port=self.https.port,
             admin=SocketAddress(GATEWAY, free_port(GATEWAY)),
             status=SocketAddress(GATEWAY, free_port(GATEWAY)),
+            mode=self._mode,
         )
         config = bootstrap(proxy)
+        if not self._incremental:
+            config["dynamic_resources"]["ads_config"]["api_type"] = "GRPC"
         config["static_resources"]["listeners"] += self._listeners
         return await Envoy.launch("ingress", self._binary, config, directory=self._directory)
 

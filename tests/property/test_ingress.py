@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aggregator.views import ingress_compatible
 from aggregator.views.ingress_gateway import view_of
 from aggregator.views.view import View
 from tests.kit import certificates as c
@@ -15,7 +16,9 @@ from tests.kit.manifests import Manifest
 from tests.kit.world import World
 from xds.messages.assignment import ASSIGNMENT_TYPE
 from xds.messages.cluster import CLUSTER_TYPE
+from xds.messages.hbone import Profile
 from xds.messages.listener import LISTENER_TYPE
+from xds.messages.route_table import ROUTE_TYPE
 from xds.messages.scope import SCOPED_ROUTE_TYPE
 from xds.messages.secret import SECRET_TYPE
 
@@ -37,6 +40,11 @@ VIEWS: list[View] = [
     for type_url in (LISTENER_TYPE, CLUSTER_TYPE, ASSIGNMENT_TYPE, SCOPED_ROUTE_TYPE, SECRET_TYPE)
     if (view := view_of(type_url, lambda _: ""))
 ]
+COMPATIBLE: dict[str, View] = {
+    type_url: view
+    for type_url in (LISTENER_TYPE, ROUTE_TYPE, SECRET_TYPE)
+    if (view := ingress_compatible.view_of(type_url, lambda _: "", profile=Profile.STOCK))
+}
 
 
 @st.composite
@@ -114,7 +122,7 @@ EVENTS = st.lists(
 def world() -> World:
     world = World()
     world.now = c.NOW.timestamp()
-    world.ask(*VIEWS)
+    world.ask(*VIEWS, *COMPATIBLE.values())
     for cluster in CLUSTERS:
         world.cluster(cluster)
         world.apply(cluster, *(m.namespace(place) for place in PLACES))
@@ -173,6 +181,17 @@ def test_what_gateways_are_told_holds_together(events: list[Any]) -> None:
         assert host["routes"][-1]["match"] == {"prefix": "/"}
         named |= {route["route"]["cluster"] for route in host["routes"] if "route" in route}
     backends = {name for name in clusters if name.startswith("ing|")}
+    compatible = {type_url: one.told(view) for type_url, view in COMPATIBLE.items()}
+    https = compatible[LISTENER_TYPE]["https"]
+    chains = {chain["name"] for chain in https["filter_chains"]}
+    shown = https["filter_chain_matcher"]["matcher_tree"]["exact_match_map"]["map"]
+    chosen = {host: then["action"]["typed_config"]["value"] for host, then in shown.items()}
+    assert set(chosen.values()) == chains
+    assert chains - {"refused"} == set(compatible[SECRET_TYPE])
+    assert {host for host, chain in chosen.items() if chain != "refused"} == set(secrets)
+    virtual_hosts = compatible[ROUTE_TYPE]["default"].get("virtual_hosts", [])
+    domains = [domain for host in virtual_hosts for domain in host["domains"]]
+    assert sorted(domains) == sorted(key[1] for key in keys)
     assert named <= backends == set(assignments)
     redirected = {
         host["name"]

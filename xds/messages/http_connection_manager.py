@@ -1,15 +1,19 @@
 """The HTTP connection manager of an ingress gateway: constant, however many hosts there are.
 
-What is known of single hosts comes by name: routes as scopes (SRDS), certificates (SDS) and clusters (CDS) when they
-are first asked for. The manager makes the key of the scope itself, of the class of its chain and the request's host, so
-that a client that uses a connection for another host than it was made for never gets past that host's TLS settings. A
-change of these bytes drains connections and throws certificates away, so filters that some route may need one day are
+There are two forms. In the one, what is known of single hosts comes by name: routes as scopes (SRDS), certificates
+(SDS) and clusters (CDS) when they are first asked for. The manager makes the key of the scope itself, of the class of
+its chain and the request's host, so that a client that uses a connection for another host than it was made for never
+gets past that host's TLS settings. In the other, for proxies that cannot do that, a table of all hosts is found by its
+name (RDS), and a certificate is that of the chain.
+
+A change of these bytes drains connections and throws certificates away, so filters that some route may need one day are
 there, disabled.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Container
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -18,7 +22,12 @@ from xds.messages.client_certificates import CLIENT_HEADERS, allowed_names, told
 from xds.messages.extension import Extension, extension, write_ads, write_extension
 from xds.messages.fallback import fallback
 from xds.messages.filters import STARTED, AccessLog, http_router, write_access_log
-from xds.messages.http_filters import http_filters
+from xds.messages.http_filters import ON_DEMAND, Filters, http_filters
+
+if TYPE_CHECKING:
+    from xds.protos import envoy
+
+    Manager = envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
 
 CLASS_HEADER: Final = "x-isthmus-class"
 HOST_HEADER: Final = "x-isthmus-host"
@@ -62,6 +71,36 @@ class ClientDetails(Struct, frozen=True, gc=False):
     names: tuple[str, ...] = ()
 
 
+def named_tls(secret: str) -> Extension:
+    """The transport socket of a chain whose certificate has a name (SDS)."""
+    context = _ext.transport_sockets.tls.v3.DownstreamTlsContext()
+    context.common_tls_context.alpn_protocols.extend(("h2", "http/1.1"))
+    certificate = context.common_tls_context.tls_certificate_sds_secret_configs.add(name=secret)
+    write_ads(certificate.sds_config)
+    return extension("envoy.transport_sockets.tls", context)
+
+
+def table_manager(
+    stat_prefix: str,
+    table: str,
+    *,
+    secure: bool,
+    access_logs: tuple[AccessLog, ...] = (),
+    without: Container[str] = (),
+) -> Extension:
+    """The network filter that serves HTTP with the routes of the table of that name (RDS).
+
+    Unknown hosts are answered as by `scoped_manager`. `without` are filters that a proxy is not built with.
+    """
+    config = _manager(stat_prefix)
+    config.rds.route_config_name = table
+    write_ads(config.rds.config_source)
+    config.rds.config_source.initial_fetch_timeout.SetInParent()  # 0: no routes are no answer
+    # Who is told a table is told all clusters too.
+    installed = tuple(one for one in http_filters() if one[0] != ON_DEMAND and one[0] not in without)
+    return _finish(config, secure, access_logs, installed)
+
+
 def scoped_manager(
     stat_prefix: str,
     scope_class: str,
@@ -78,15 +117,7 @@ def scoped_manager(
     hosts; those that have a scope of their own pay nothing for it (xds.messages.fallback). `clients` is for chains that
     ask for certificates.
     """
-    config = _ext.filters.network.http_connection_manager.v3.HttpConnectionManager(stat_prefix=stat_prefix)
-    config.use_remote_address.value = True
-    config.normalize_path.value = True
-    config.merge_slashes = True
-    config.strip_any_host_port = True
-    config.strip_trailing_host_dot = True
-    config.request_headers_timeout.seconds = HEADERS_TIMEOUT
-    config.http2_protocol_options.max_concurrent_streams.value = 100
-    config.upgrade_configs.add(upgrade_type="websocket")
+    config = _manager(stat_prefix)
     write_extension(config.early_header_mutation_extensions.add(), _scope_headers(scope_class))
     if clients is not None:
         write_extension(config.early_header_mutation_extensions.add(), _client_headers(clients))
@@ -99,15 +130,34 @@ def scoped_manager(
     write_ads(scoped.rds_config_source)
     write_ads(scoped.scoped_rds.scoped_rds_config_source)
     scoped.scoped_rds.scoped_rds_config_source.initial_fetch_timeout.SetInParent()  # 0: no routes are no answer
-    if secure:
-        mapper = config.local_reply_config.mappers.add()
-        mapper.filter.response_flag_filter.flags.append("NR")
-        mapper.status_code.value = 421
     if clients is not None and clients.names:
         write_extension(config.http_filters.add(), allowed_names(clients.names))
     for script in fallback(HOST_HEADER) if wildcards else ():
         write_extension(config.http_filters.add(), script)
-    for name, message, disabled in http_filters():
+    return _finish(config, secure, access_logs, http_filters())
+
+
+def _manager(stat_prefix: str) -> Manager:
+    """What both forms have in common, before their routes."""
+    config = _ext.filters.network.http_connection_manager.v3.HttpConnectionManager(stat_prefix=stat_prefix)
+    config.use_remote_address.value = True
+    config.normalize_path.value = True
+    config.merge_slashes = True
+    config.strip_any_host_port = True
+    config.strip_trailing_host_dot = True
+    config.request_headers_timeout.seconds = HEADERS_TIMEOUT
+    config.http2_protocol_options.max_concurrent_streams.value = 100
+    config.upgrade_configs.add(upgrade_type="websocket")
+    return config
+
+
+def _finish(config: Manager, secure: bool, access_logs: tuple[AccessLog, ...], filters: Filters) -> Extension:
+    """The same behind them."""
+    if secure:
+        mapper = config.local_reply_config.mappers.add()
+        mapper.filter.response_flag_filter.flags.append("NR")
+        mapper.status_code.value = 421
+    for name, message, disabled in filters:
         added = config.http_filters.add(disabled=disabled)
         write_extension(added, extension(name, message))
     write_extension(config.http_filters.add(), http_router())

@@ -5,7 +5,7 @@ To install one later would change the listener, which drains its connections and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from xds import protos
 from xds.messages.extension import Extension, extension, write_ads
@@ -13,6 +13,8 @@ from xds.messages.extension import Extension, extension, write_ads
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
+ON_DEMAND: Final = "envoy.filters.http.on_demand"
+"""The filter that fetches the cluster of a route when it is needed, where clusters are not told unasked."""
 CLUSTER_TIMEOUT: Final = 2
 """Seconds a request waits for its cluster. Every cluster that a route names is told, so this is for a control plane
 that cannot be reached."""
@@ -20,7 +22,11 @@ that cannot be reached."""
 _http = protos.envoy.extensions.filters.http
 
 
-def http_filters() -> tuple[tuple[str, Message, bool], ...]:
+Filters: TypeAlias = "tuple[tuple[str, Message, bool], ...]"
+"""Name, configuration and whether it is disabled, of each."""
+
+
+def http_filters() -> Filters:
     """Name, configuration and whether it is disabled, of all filters before the router, in their order."""
     on_demand = _http.on_demand.v3.OnDemand()
     write_ads(on_demand.odcds.source)
@@ -29,7 +35,7 @@ def http_filters() -> tuple[tuple[str, Message, bool], ...]:
         ("envoy.filters.http.cors", _http.cors.v3.Cors(), True),
         ("envoy.filters.http.rbac", _http.rbac.v3.RBAC(), True),
         ("envoy.filters.http.header_mutation", _http.header_mutation.v3.HeaderMutation(), True),
-        ("envoy.filters.http.on_demand", on_demand, False),
+        (ON_DEMAND, on_demand, False),
     )
 
 

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from xds import protos
-from xds.encoded import Encoded, encode
+from xds.encoded import Encoded, concatenate, encode, merge
 from xds.messages.extension import Extension, write_extension
 from xds.messages.filters import AccessLog, write_access_log
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 LISTENER_TYPE: Final = "type.googleapis.com/envoy.config.listener.v3.Listener"
+
+_MATCHER: Final = 32  # Listener.filter_chain_matcher
 
 
 class SocketAddress(Struct, frozen=True, gc=False):
@@ -83,13 +85,7 @@ def encode_listener(listener: Listener) -> Encoded:
     if listener.matcher:
         message.filter_chain_matcher.ParseFromString(listener.matcher)
     for chain in listener.filter_chains:
-        place = message.filter_chains.add(name=chain.name)
-        for one in chain.filters:
-            write_extension(place.filters.add(), one)
-        if chain.transport_socket is not None:
-            write_extension(place.transport_socket, chain.transport_socket)
-        if chain.handshake_timeout:
-            place.transport_socket_connect_timeout.seconds = chain.handshake_timeout
+        _write_chain(message.filter_chains.add(), chain)
     for log in listener.access_logs:
         write_access_log(message.access_log.add(), log)
     if listener.inbound:
@@ -100,6 +96,29 @@ def encode_listener(listener: Listener) -> Encoded:
         message.use_original_dst.value = listener.use_original_dst
         message.use_original_dst.SetInParent()
     return encode(message)
+
+
+def encode_chains(chains: Iterable[FilterChain]) -> Encoded:
+    """Chains as a part of a listener (xds.encoded.merge), for `compose_listener`."""
+    message = protos.envoy.config.listener.v3.Listener()
+    for chain in chains:
+        _write_chain(message.filter_chains.add(), chain)
+    return encode(message)
+
+
+def compose_listener(head: Listener, chains: Iterable[Encoded], matcher: Encoded) -> Encoded:
+    """The bytes of a listener with chains and matcher that were encoded before, beside those of `head`."""
+    return merge([encode_listener(head), *chains, concatenate(b"", [(_MATCHER, matcher)])])
+
+
+def _write_chain(place: protos.envoy.config.listener.v3.FilterChain, chain: FilterChain) -> None:
+    place.name = chain.name
+    for one in chain.filters:
+        write_extension(place.filters.add(), one)
+    if chain.transport_socket is not None:
+        write_extension(place.transport_socket, chain.transport_socket)
+    if chain.handshake_timeout:
+        place.transport_socket_connect_timeout.seconds = chain.handshake_timeout
 
 
 def _write_ports(

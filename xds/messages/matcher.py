@@ -89,13 +89,13 @@ def _write(message: protos.xds.type.matcher.v3.Matcher, match: Match) -> None:
         write_extension(tree.input, SERVER_NAME)
         names = protos.xds.type.matcher.v3.ServerNameMatcher()
         for domains, then in match.matches:
-            _write_then(names.domain_matchers.add(domains=domains).on_match, then)
+            write_then(names.domain_matchers.add(domains=domains).on_match, then)
         write_extension(tree.custom_match, extension("names", names))
     elif isinstance(match, ExactMatch):
         write_extension(tree.input, match.input)
         tree.exact_match_map.SetInParent()
         for value, then in match.matches:
-            _write_then(tree.exact_match_map.map[value], then)
+            write_then(tree.exact_match_map.map[value], then)
     else:
         write_extension(tree.input, _DESTINATION_IP)
         addresses = protos.xds.type.matcher.v3.IPMatcher()
@@ -103,10 +103,10 @@ def _write(message: protos.xds.type.matcher.v3.Matcher, match: Match) -> None:
             matcher = addresses.range_matchers.add()
             for one in ranges:
                 matcher.ranges.add(address_prefix=one.address).prefix_len.value = one.bits
-            _write_then(matcher.on_match, then)
+            write_then(matcher.on_match, then)
         write_extension(tree.custom_match, extension("ip", addresses))
     if match.otherwise is not None:
-        _write_then(message.on_no_match, match.otherwise)
+        write_then(message.on_no_match, match.otherwise)
 
 
 def _write_unlike(message: protos.xds.type.matcher.v3.Matcher, match: Unlike) -> None:
@@ -115,11 +115,12 @@ def _write_unlike(message: protos.xds.type.matcher.v3.Matcher, match: Unlike) ->
     write_extension(predicate.input, match.input)
     predicate.value_match.safe_regex.google_re2.SetInParent()
     predicate.value_match.safe_regex.regex = f".*{match.pattern}.*"
-    _write_then(field.on_match, match.then)
-    _write_then(message.on_no_match, match.otherwise)
+    write_then(field.on_match, match.then)
+    write_then(message.on_no_match, match.otherwise)
 
 
-def _write_then(place: protos.xds.type.matcher.v3.Matcher.OnMatch, then: OnMatch) -> None:
+def write_then(place: protos.xds.type.matcher.v3.Matcher.OnMatch, then: OnMatch) -> None:
+    """Fill an empty message: what is picked, or how to go on."""
     if isinstance(then, str):
         write_extension(place.action, extension(then, protos.google.protobuf.StringValue(value=then)))
     else:

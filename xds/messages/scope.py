@@ -43,7 +43,7 @@ class Scope(Struct, frozen=True, gc=False):
 
 def encode_scope(scope: Scope) -> Encoded:
     """The bytes of a ScopedRouteConfiguration."""
-    virtual_host = concatenate(_virtual_host(scope.host), [(_ROUTES, route) for route in scope.routes])
+    virtual_host = encode_virtual_host(scope.host, ("*",), scope.routes)  # the scope has chosen the host
     head = _route.RouteConfiguration(name="|".join(scope.key), request_headers_to_remove=scope.hidden_headers)
     for name in scope.disabled_filters:
         head.typed_per_filter_config[name].Pack(_DISABLED)
@@ -53,11 +53,13 @@ def encode_scope(scope: Scope) -> Encoded:
     return concatenate(_key(scope.name, scope.key), [(_CONFIGURATION, configuration)])
 
 
-def _virtual_host(host: str) -> bytes:
-    message = _route.VirtualHost(name=host, domains=["*"])  # the scope has chosen the host
+def encode_virtual_host(name: str, domains: Iterable[str], routes: Iterable[Encoded]) -> Encoded:
+    """The bytes of a VirtualHost, whose routes are in the order of matching."""
+    message = _route.VirtualHost(name=name, domains=domains)
     message.retry_policy.retry_on = "connect-failure,refused-stream"
     message.retry_policy.num_retries.value = 2
-    return message.SerializeToString(deterministic=True)
+    head = message.SerializeToString(deterministic=True)
+    return concatenate(head, [(_ROUTES, route) for route in routes])
 
 
 def _key(name: str, fragments: Iterable[str]) -> bytes:

@@ -67,13 +67,14 @@ class Admission(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProxyPod(msgspec.Struct, frozen=True, gc=False):
-    """What is known of the pod of a proxy of the home cluster: its service account, its node ("": none yet), and its
-    network.
+    """What is known of the pod of a proxy of the home cluster: its service account, its node ("": none yet), its
+    network, and how it says its proxy is to be served ("": nothing).
     """
 
     service_account: str
     node: str
     network: str
+    mode: str = ""
 
 
 class Admissions(Protocol):
@@ -146,6 +147,8 @@ class Access:
             metadata=claims.metadata,
             gateway=admission.gateway,
             extensions=claims.extensions,
+            incremental=claims.incremental,
+            mode=pod.mode if pod is not None else "",
         )
 
     async def _admit_unproven(self, caller: Caller, claims: Claims) -> Proxy:
@@ -193,6 +196,11 @@ class Access:
                 "run the proxy under an account of its own"
             )
         return admission
+
+    def mode_changed(self, proxy: Proxy, pod: str) -> bool:
+        """Whether the pod of a proxy, of that name, says now that it is to be served in another mode than before."""
+        found = self._pod(proxy.identity, pod) if proxy.identity is not None else None
+        return found is not None and found.mode != proxy.mode
 
     def may_read(self, proxy: Proxy, type_url: str) -> bool:
         """Whether a proxy is served a type at all; one that is not gets an empty answer, as for a type without

@@ -24,6 +24,7 @@ class Claims(msgspec.Struct, frozen=True):
 
     `kind` is the first part of a node id `<kind>~<address>~<pod>.<namespace>~<domain>`, "" for ids of another form.
     `extensions` are those it is built with, as far as they matter (xds.session.requests.KNOWN_EXTENSIONS).
+    `incremental` is False where it speaks the state-of-the-world variant.
     """
 
     id: str
@@ -35,6 +36,7 @@ class Claims(msgspec.Struct, frozen=True):
     cluster: str = ""
     metadata: tuple[tuple[str, str], ...] = ()
     extensions: frozenset[str] = frozenset()
+    incremental: bool = True
 
 
 class Proxy(msgspec.Struct, frozen=True):
@@ -42,7 +44,8 @@ class Proxy(msgspec.Struct, frozen=True):
 
     `namespace` is its own; `network`, `role` and `gateway` (the Gateway in its namespace that it belongs to) are those
     its admission gives; `node` is the Kubernetes node it runs on ("": not known), `cluster` the cluster that vouched
-    for it; `metadata` and `extensions` are the few claims that views may look at.
+    for it; `metadata` and `extensions` are the few claims that views may look at. `mode` is how its pod says it is to
+    be served ("": it does not say); `incremental` is False where it speaks the state-of-the-world variant.
     """
 
     id: str
@@ -56,13 +59,15 @@ class Proxy(msgspec.Struct, frozen=True):
     metadata: tuple[tuple[str, str], ...] = ()
     gateway: str = ""
     extensions: frozenset[str] = frozenset()
+    mode: str = ""
+    incremental: bool = True
 
     def claimed(self, key: str, default: str = "") -> str:
         """The value of one of the claims in `metadata`."""
         return next((value for name, value in self.metadata if name == key), default)
 
 
-def claims_of(node: Node | None) -> Claims:
+def claims_of(node: Node | None, *, incremental: bool = True) -> Claims:
     """The claims of a node; raises Refusal (INVALID_ARGUMENT) if it has no id or is too large.
 
     The id is taken apart at "~"; pod and namespace at the last dot, since a pod's name may hold dots and a namespace's
@@ -93,6 +98,7 @@ def claims_of(node: Node | None) -> Claims:
         cluster=metadata.get("CLUSTER_ID", ""),
         metadata=tuple(sorted(metadata.items())),
         extensions=node.extensions,
+        incremental=incremental,
     )
 
 

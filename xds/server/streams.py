@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, TypeAlias
@@ -110,6 +110,19 @@ class Streams:
                 if not self._open:
                     self._emptied.set()
 
+    def look_at(self, pods: Set[tuple[str, str]]) -> None:
+        """Ends the streams of those of these pods (namespace, name) whose proxies are to be served in another mode.
+
+        They connect again at once, and are told the difference. Whatever else is known of a pod is asked about when
+        the stream is: it may change for all of them together.
+        """
+        for stream in self:
+            dialogue = stream.dialogue
+            if dialogue is None or (dialogue.proxy.namespace, stream.pod) not in pods:
+                continue
+            if self.access.mode_changed(dialogue.proxy, stream.pod):
+                stream.end(refusals.unavailable("the mode in which the proxy is served has changed: connect again"))
+
     def permitted_views(self, proxy: Proxy, bell: Callable[[], None]) -> Views:
         """The views of a proxy, without those it may not read."""
         return _Permitted(self._views_for(proxy, bell), self.access, proxy)
@@ -172,6 +185,8 @@ class Stream:
         self, streams: Streams, variant: Variant, transport: Transport, caller: Caller, proof: Proof | None
     ) -> None:
         self.dialogue: Dialogue | None = None
+        self.pod = ""
+        """The name of the proxy's pod, as it has proven or, if it cannot, says."""
         self._streams = streams
         self._variant: Variant = variant
         self._transport = transport
@@ -238,8 +253,9 @@ class Stream:
         streams = self._streams
         await streams.access.expect(self._caller)
         request = parse(self._variant, data, streams.limits.request_bytes)
-        claims = claims_of(request.node)
+        claims = claims_of(request.node, incremental=self._variant == "delta")
         proxy = await streams.access.admit(self._caller, claims)
+        self.pod = (proxy.identity.pod if proxy.identity is not None else "") or claims.pod
         self.dialogue = Dialogue(
             proxy,
             self._variant,

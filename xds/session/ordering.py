@@ -18,6 +18,7 @@ from xds.messages.assignment import ASSIGNMENT_TYPE, encode_assignment
 from xds.messages.authorization import AUTHORIZATION_TYPE
 from xds.messages.cluster import CLUSTER_TYPE
 from xds.messages.listener import LISTENER_TYPE
+from xds.messages.route_table import ROUTE_TYPE
 from xds.messages.scope import SCOPED_ROUTE_TYPE
 from xds.messages.secret import SECRET_TYPE
 from xds.messages.workload import ADDRESS_TYPE, WORKLOAD_TYPE
@@ -63,17 +64,18 @@ MAKE_BEFORE_BREAK: Final = Order(
         ASSIGNMENT_TYPE: 3,
         LISTENER_TYPE: 4,
         SCOPED_ROUTE_TYPE: 5,
+        ROUTE_TYPE: 5,
     },
     # A ztunnel opens after the first answer of each type, and asks for addresses first.
     first_after={ADDRESS_TYPE: AUTHORIZATION_TYPE},
     dependents={
         AUTHORIZATION_TYPE: (ADDRESS_TYPE, WORKLOAD_TYPE),
-        CLUSTER_TYPE: (LISTENER_TYPE, SCOPED_ROUTE_TYPE),
+        CLUSTER_TYPE: (LISTENER_TYPE, SCOPED_ROUTE_TYPE, ROUTE_TYPE),
         # Also those of its dependents: what waits to be removed does not hold up what it depends on.
-        ASSIGNMENT_TYPE: (CLUSTER_TYPE, LISTENER_TYPE, SCOPED_ROUTE_TYPE),
+        ASSIGNMENT_TYPE: (CLUSTER_TYPE, LISTENER_TYPE, SCOPED_ROUTE_TYPE, ROUTE_TYPE),
         SECRET_TYPE: (CLUSTER_TYPE, LISTENER_TYPE),
     },
-    seldom=frozenset({WORKLOAD_TYPE}),
+    seldom=frozenset({WORKLOAD_TYPE, ROUTE_TYPE}),
     individual=frozenset({AUTHORIZATION_TYPE, ADDRESS_TYPE, WORKLOAD_TYPE}),
     # An Envoy keeps a cluster warming until it has heard of its endpoints, be it that there are none.
     nothing={ASSIGNMENT_TYPE: _no_endpoints},

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError, Message
 from msgspec import Struct
 
 from xds import protos
+from xds.messages.http_filters import http_filters
 
 Metadata = Mapping[str, str | None]
 """The entries of a node's metadata that are looked at, as far as they are there; None for one that is no text."""
@@ -23,6 +24,7 @@ KNOWN_METADATA: Final = (
     "ISTHMUS_BIND",
     "ISTHMUS_HTTPS_PORT",
     "ISTHMUS_HTTP_PORT",
+    "ISTHMUS_INGRESS_MODE",
     "NAME",
     "NAMESPACE",
     "NODE_NAME",
@@ -34,7 +36,11 @@ HASHABLE_STRING: Final = "envoy.hashable_string"
 """Filter state that enters the key of upstream connection pools: stock Envoy has it, istio-proxy one of its own."""
 ON_DEMAND_SECRETS: Final = "envoy.tls.certificate_selectors.on_demand_secret"
 """Certificates that are fetched when a client asks for their host."""
-KNOWN_EXTENSIONS: Final = frozenset({HASHABLE_STRING, ON_DEMAND_SECRETS})
+SERVER_NAME_MAPPER: Final = "envoy.tls.certificate_mappers.sni"
+"""What makes the name of such a certificate of the host."""
+HTTP_FILTERS: Final = frozenset(name for name, _, _ in http_filters())
+"""The filters that gateways install."""
+KNOWN_EXTENSIONS: Final = frozenset({HASHABLE_STRING, ON_DEMAND_SECRETS, SERVER_NAME_MAPPER}) | HTTP_FILTERS
 """The extensions of an Envoy that are looked at, of the five hundred it lists."""
 MAX_EXTENSIONS: Final = 10_000
 """Extensions a node may list."""
