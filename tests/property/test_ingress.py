@@ -156,8 +156,10 @@ def test_any_events_in_any_slices_give_the_bytes_of_a_build_from_scratch(events:
     # Last good pairs are an input: a process that starts is given those of before.
     kept = rebuilt.graph.kept(rebuilt.pipeline.certificates)
     of_hosts = rebuilt.graph.kept(rebuilt.pipeline.hosts.last_good)
+    bundles = rebuilt.graph.kept(rebuilt.pipeline.bundles)
     rebuilt.step(
         {
+            bundles: dict(lived.published.get("trust bundles", {})),
             kept: dict(lived.published.get("certificates", {})),
             of_hosts: dict(lived.published.get("certificates for hosts", {})),
         }
