@@ -39,6 +39,8 @@ CIPHERS: Final = (
 MOST_NAMES: Final = 32
 """Common names that one Ingress may list."""
 
+_LEAST: Final = "TLSv1.2"
+"""What gateways begin with where nobody says so."""
 _NONE: tuple[str, ...] = ()
 _DEPTH: Final = 1
 """Certificates between a client's and its root, where nobody says how many."""
@@ -94,8 +96,8 @@ def tls(given: Given) -> Tls:
     ciphers = given.value("ssl-ciphers", _ciphers, _NONE) or given.value("ssl-cipher", _ciphers, _NONE)
     least = given.value("tls-min-protocol-version", one_of(*VERSIONS), "")
     most = given.value("tls-max-protocol-version", one_of(*VERSIONS), "")
-    if least and most and VERSIONS.index(least) > VERSIONS.index(most):
-        given.refuse("tls-max-protocol-version", f"is {most}, which is below tls-min-protocol-version ({least})")
+    if most and VERSIONS.index(least or _LEAST) > VERSIONS.index(most):
+        given.refuse("tls-max-protocol-version", f"is {most}, and tls-min-protocol-version {least or _LEAST}")
         most = ""
     clients = _clients(given)
     if passthrough:
