@@ -18,6 +18,21 @@ from aggregator.traffic.annotations.given import Given, Refused, flag, number, o
 Verification: TypeAlias = Literal["on", "optional", "optional_no_ca"]
 ChainKind: TypeAlias = Literal["", "static", "on-demand"]
 
+ANNOTATIONS: Final = {
+    "auth-tls-secret": "Asks clients for certificates of the roots in this Secret: [namespace/]name.",
+    "auth-tls-verify-client": "Which clients get in: on (with a good one), optional, optional_no_ca (with any), off.",
+    "auth-tls-verify-depth": "How many certificates may stand between a client's and its root.",
+    "auth-tls-match-cn": "The common names of clients that get in: CN=name, or CN=(one|other).",
+    "auth-tls-pass-certificate-to-upstream": "Whether backends are sent the client's certificate.",
+    "ssl-ciphers": "Cipher suites up to TLS 1.2, by OpenSSL's names, between colons.",
+    "ssl-cipher": "As ssl-ciphers, which goes before it.",
+    "tls-min-protocol-version": "The lowest version of TLS: TLSv1.0 to TLSv1.3.",
+    "tls-max-protocol-version": "The highest version of TLS.",
+    "ssl-passthrough": "Leaves TLS to the backend behind /.",
+    "tls-chain": "static: a filter chain of the host's own, in which sessions are resumed; on-demand: none.",
+}
+"""What is read here."""
+
 VERSIONS: Final = ("TLSv1.0", "TLSv1.1", "TLSv1.2", "TLSv1.3")
 CIPHERS: Final = (
     "ECDHE-ECDSA-AES128-GCM-SHA256",
