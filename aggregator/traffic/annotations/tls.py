@@ -22,7 +22,7 @@ ANNOTATIONS: Final = {
     "auth-tls-secret": "Asks clients for certificates of the roots in this Secret: [namespace/]name.",
     "auth-tls-verify-client": "Which clients get in: on (with a good one), optional, optional_no_ca (with any), off.",
     "auth-tls-verify-depth": "How many certificates may stand between a client's and its root.",
-    "auth-tls-match-cn": "The common names of clients that get in: CN=name, or CN=(one|other).",
+    "auth-tls-match-cn": "The common names of clients that get in: CN=name, or CN=(...) with bars between several.",
     "auth-tls-pass-certificate-to-upstream": "Whether backends are sent the client's certificate.",
     "ssl-ciphers": "Cipher suites up to TLS 1.2, by OpenSSL's names, between colons.",
     "ssl-cipher": "As ssl-ciphers, which goes before it.",
