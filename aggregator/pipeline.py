@@ -316,6 +316,7 @@ class Pipeline:
         self.clusters = clusters
         self.certificates = in_force
         self.credentials = by_name.asked
+        self.bundles = by_name.bundles
         self.claims = claims
         self.hosts = served
         self.tls_classes = classes

@@ -29,8 +29,8 @@ def declare(
     """Declare the default certificate, under NO_NAME."""
     secret = default_key(home)
 
-    def default(at: At, key: ObjectKey, cluster: Cluster) -> Iterable[tuple[str, Outcome[Certificate]]]:
-        if secret is None or key[0] != home.cluster:
+    def default(at: At, _key: ObjectKey, cluster: Cluster) -> Iterable[tuple[str, Outcome[Certificate]]]:
+        if secret is None:
             return
         found = at.get(certificates, secret)
         if found is None:
@@ -41,4 +41,6 @@ def declare(
             return
         yield NO_NAME, found
 
-    return graph.expand("default certificate", clusters, default)
+    return graph.expand(
+        "default certificate", clusters, default, unless=lambda key, _: secret is None or key[0] != home.cluster
+    )

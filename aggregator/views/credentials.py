@@ -33,13 +33,14 @@ ROLE: Final = "credential"
 
 class Told(msgspec.Struct, frozen=True):
     """The part of the graph this module declares: what is told, what has to be read for it, which questions (by the
-    names of their views) have no answer yet, and the roots that were demanded and are there.
+    names of their views) have no answer yet, the roots that were demanded and are there, and all roots in force.
     """
 
     secrets: Collection[ResourceKey, Resource]
     asked: Credentials
     unknown: Collection[str, bool]
     demanded: Collection[str, Bundle]
+    bundles: Collection[ObjectKey, Bundle]
 
 
 def view_of(asked: str, *, namespace: str, gateway: str, account: str) -> View | None:
@@ -125,6 +126,7 @@ def declare(
             lambda _, __, place: True if place.pending else Withheld("CredentialKnown"),
         ),
         graph.derive("roots demanded", demanded, demanded_bundle),
+        bundles,
     )
 
 

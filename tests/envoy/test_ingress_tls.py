@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from aggregator.app.setting_values import ObjectName
+from aggregator.traffic.annotations.tls import CIPHERS, VERSIONS
 from tests.kit import certificates as c
 from tests.kit import manifests as m
 from tests.kit.eventually import eventually
@@ -173,6 +174,30 @@ async def test_a_backend_ends_tls_itself_where_that_is_asked_for(tmp_path: Path,
         assert await gateway.status("passed.example", tls=False) == 308
         assert gateway.refused() == []
         server.close()
+
+
+async def test_a_gateway_takes_all_settings_that_can_be_asked_for(gateway: IngressGateway) -> None:
+    prefix = "isthmus.io/tls-{}-protocol-version"
+    many: list[dict[str, str]] = [{"isthmus.io/ssl-cipher": cipher} for cipher in CIPHERS]
+    for place, least in enumerate(VERSIONS):
+        many += [{prefix.format("min"): least, prefix.format("max"): most} for most in VERSIONS[place:]]
+    many += [{prefix.format("max"): most} for most in VERSIONS[2:]]
+    for verify in ("on", "optional", "optional_no_ca"):
+        demand = {"auth-tls-secret": "clients", "auth-tls-verify-client": verify, "auth-tls-verify-depth": "16"}
+        many.append({f"isthmus.io/{name}": value for name, value in demand.items()})
+    many.append({**many[-1], **many[0], **many[-4], "isthmus.io/tls-chain": "static"})
+    secret = m.tls_secret("shop/many", *gateway.pair("*.many.example"))
+    gateway.apply(secret, m.secret("shop/clients", ca_crt=c.pem(CLIENTS.certificate)))
+    for number, asked in enumerate(many):
+        ingress = m.ingress(f"shop/i{number}", f"h{number}.many.example", "web", secret="many")
+        gateway.apply({**ingress, "metadata": {**ingress["metadata"], "annotations": asked}})
+    host = f"h{len(CIPHERS) + 9}.many.example"  # from TLS 1.3 to TLS 1.3
+    await answers(gateway, 200, host)
+    await answers(gateway, 421, host, "h0.many.example")
+    listeners = await gateway.holds("dynamic_listeners")
+    (told,) = [one["active_state"]["listener"] for one in listeners if one["name"] == "https"]
+    assert len(told["filter_chains"]) == 1 + len(many)
+    assert not any("error_state" in one for one in listeners)
 
 
 # Certificates that are there from the start.

@@ -4,7 +4,7 @@ that it moves, and a client that keeps what an Envoy would keep.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Any
 
@@ -38,7 +38,7 @@ class Secrets:
         self.change(content)
         self.changed = {}
 
-    def change(self, texts: dict[str, str | None] | dict[str, str]) -> None:
+    def change(self, texts: Mapping[str, str | None]) -> None:
         """Set certificates, or delete those given None."""
         for name, text in texts.items():
             self.changed[name] = None if text is None else secret(name, text)

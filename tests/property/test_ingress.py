@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from hypothesis import given, settings
@@ -32,6 +33,17 @@ PORTS: tuple[dict[str, int | tuple[int, int | str] | m.Fields], ...] = (
     {"grpc": (80, "web")},
     {"http": (81, 8080)},
 )
+ANNOTATIONS: tuple[dict[str, str], ...] = (
+    {},
+    {},
+    {"isthmus.io/auth-tls-secret": "shop/one"},
+    {"isthmus.io/auth-tls-secret": "two", "isthmus.io/auth-tls-match-cn": "CN=a"},
+    {"isthmus.io/auth-tls-secret": "one", "isthmus.io/auth-tls-verify-client": "never"},
+    {"isthmus.io/ssl-passthrough": "true"},
+    {"isthmus.io/tls-chain": "static"},
+    {"isthmus.io/tls-min-protocol-version": "TLSv1.3"},
+)
+ROOTS = (c.pem(c.Issuer("clients").certificate), b"none")
 DATES = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")
 PAIRS = [c.host_pair("a.example"), c.host_pair("*.example"), c.host_pair("other.example")]
 PAIRS.append((PAIRS[0][0], PAIRS[1][1]))
@@ -68,19 +80,22 @@ def ingresses(draw: st.DrawFn) -> Manifest:
     if draw(st.booleans()):
         name, _ = backend()
         spec["defaultBackend"] = {"service": {"name": name, "port": {"number": 80}}}
-    return m.ingress(
+    made = m.ingress(
         f"{draw(st.sampled_from(PLACES))}/{draw(st.sampled_from(NAMES))}",
         rules=rules,
         created=draw(st.sampled_from(DATES)),
         class_name=draw(st.sampled_from(("isthmus", "isthmus", "edge", None))),
         spec=spec,
     )
+    made["metadata"]["annotations"] = draw(st.sampled_from(ANNOTATIONS))
+    return made
 
 
 @st.composite
 def others(draw: st.DrawFn) -> Manifest:
     place, name, number = draw(st.sampled_from(PLACES)), draw(st.sampled_from(NAMES)), draw(st.integers(1, 2))
-    kind = draw(st.sampled_from(("class", "service", "service", "pod", "pod", "secret", "system", "gateway")))
+    kinds = ("class", "service", "service", "pod", "pod", "secret", "secret", "roots", "system", "gateway")
+    kind = draw(st.sampled_from(kinds))
     if kind == "class":
         controller = draw(st.sampled_from(("isthmus.dev/ingress-controller", "example.com/other")))
         return m.ingress_class("edge", controller, is_default=draw(st.booleans()))
@@ -104,6 +119,8 @@ def others(draw: st.DrawFn) -> Manifest:
         )
     if kind == "secret":
         return m.tls_secret(f"{place}/{name}", *draw(st.sampled_from(PAIRS)))
+    if kind == "roots":
+        return m.secret(f"{place}/{name}", ca_crt=draw(st.sampled_from(ROOTS)))
     if kind == "system":
         return m.namespace("istio-system", network=draw(st.sampled_from(("net-a", "net-b"))))
     return m.east_west_gateway("istio-system/edge", f"203.0.113.{number}", network=draw(st.sampled_from(("net-b", ""))))
@@ -147,8 +164,10 @@ def test_any_events_in_any_slices_give_the_bytes_of_a_build_from_scratch(events:
     # Last good pairs are an input: a process that starts is given those of before.
     kept = rebuilt.graph.kept(rebuilt.pipeline.certificates)
     of_hosts = rebuilt.graph.kept(rebuilt.pipeline.hosts.last_good)
+    bundles = rebuilt.graph.kept(rebuilt.pipeline.bundles)
     rebuilt.step(
         {
+            bundles: dict(lived.published.get("trust bundles", {})),
             kept: dict(lived.published.get("certificates", {})),
             of_hosts: dict(lived.published.get("certificates for hosts", {})),
         }
@@ -170,7 +189,7 @@ def test_what_gateways_are_told_holds_together(events: list[Any]) -> None:
         else:
             one.apply(cluster, manifest)
     one.step()
-    _, clusters, assignments, scopes, secrets = (one.told(view) for view in VIEWS)
+    listeners, clusters, assignments, scopes, secrets = (one.told(view) for view in VIEWS)
     keys = [tuple(part["string_key"] for part in scope["key"]["fragments"]) for scope in scopes.values()]
     assert len(set(keys)) == len(keys)
     named = set()
@@ -199,4 +218,19 @@ def test_what_gateways_are_told_holds_together(events: list[Any]) -> None:
         for host in scope["route_configuration"]["virtual_hosts"]
         if host["routes"][0]["name"] == "to-https"
     }
-    assert set(secrets) <= redirected
+    roots = {name for name in secrets if name.startswith("roots/")}
+    assert set(secrets) - roots <= redirected
+    https = listeners["https"]
+    chains = {chain["name"]: chain for chain in https["filter_chains"]}
+    assert len(chains) == len(https["filter_chains"])
+    named = https["filter_chain_matcher"]["on_no_match"]["matcher"]["matcher_tree"]["custom_match"]["typed_config"]
+    sent = {
+        host: match["on_match"]["action"]["typed_config"]["value"]
+        for match in named["domain_matchers"]
+        for host in match["domains"]
+    }
+    assert len(sent) == sum(len(match["domains"]) for match in named["domain_matchers"])
+    assert set(sent.values()) <= {*chains, "refused"}
+    text = str(https)
+    assert {name for name in clusters if f"'cluster': '{name}'" in text} <= backends
+    assert {name.strip("'") for name in re.findall(r"'roots/[^']*'", text)} <= roots

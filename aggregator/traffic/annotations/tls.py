@@ -18,6 +18,21 @@ from aggregator.traffic.annotations.given import Given, Refused, flag, number, o
 Verification: TypeAlias = Literal["on", "optional", "optional_no_ca"]
 ChainKind: TypeAlias = Literal["", "static", "on-demand"]
 
+ANNOTATIONS: Final = {
+    "auth-tls-secret": "Asks clients for certificates of the roots in this Secret: [namespace/]name.",
+    "auth-tls-verify-client": "Which clients get in: on (with a good one), optional, optional_no_ca (with any), off.",
+    "auth-tls-verify-depth": "How many certificates may stand between a client's and its root.",
+    "auth-tls-match-cn": "The common names of clients that get in: CN=name, or CN=(...) with bars between several.",
+    "auth-tls-pass-certificate-to-upstream": "Whether backends are sent the client's certificate.",
+    "ssl-ciphers": "Cipher suites up to TLS 1.2, by OpenSSL's names, between colons.",
+    "ssl-cipher": "As ssl-ciphers, which goes before it.",
+    "tls-min-protocol-version": "The lowest version of TLS: TLSv1.0 to TLSv1.3.",
+    "tls-max-protocol-version": "The highest version of TLS.",
+    "ssl-passthrough": "Leaves TLS to the backend behind /.",
+    "tls-chain": "static: a filter chain of the host's own, in which sessions are resumed; on-demand: none.",
+}
+"""What is read here."""
+
 VERSIONS: Final = ("TLSv1.0", "TLSv1.1", "TLSv1.2", "TLSv1.3")
 CIPHERS: Final = (
     "ECDHE-ECDSA-AES128-GCM-SHA256",
@@ -39,6 +54,8 @@ CIPHERS: Final = (
 MOST_NAMES: Final = 32
 """Common names that one Ingress may list."""
 
+_LEAST: Final = "TLSv1.2"
+"""What gateways begin with where nobody says so."""
 _NONE: tuple[str, ...] = ()
 _DEPTH: Final = 1
 """Certificates between a client's and its root, where nobody says how many."""
@@ -94,8 +111,8 @@ def tls(given: Given) -> Tls:
     ciphers = given.value("ssl-ciphers", _ciphers, _NONE) or given.value("ssl-cipher", _ciphers, _NONE)
     least = given.value("tls-min-protocol-version", one_of(*VERSIONS), "")
     most = given.value("tls-max-protocol-version", one_of(*VERSIONS), "")
-    if least and most and VERSIONS.index(least) > VERSIONS.index(most):
-        given.refuse("tls-max-protocol-version", f"is {most}, which is below tls-min-protocol-version ({least})")
+    if most and VERSIONS.index(least or _LEAST) > VERSIONS.index(most):
+        given.refuse("tls-max-protocol-version", f"is {most}, and tls-min-protocol-version {least or _LEAST}")
         most = ""
     clients = _clients(given)
     if passthrough:

@@ -355,3 +355,79 @@ def test_one_more_ingress_runs_as_many_functions_beside_500_hosts_as_beside_20()
         return world.step().evaluated
 
     assert cost(20) == cost(500) <= 10
+
+
+# Certificates.
+
+
+def secured(secret: str = "tls", created: str = OLD) -> m.Manifest:
+    return m.ingress("a/one", SHOP, "web", secret=secret, created=created)
+
+
+def shown(world: World) -> tuple[str, ...] | None:
+    """The names in the certificate of SHOP, None without one."""
+    found = world.graph.values(world.pipeline.hosts.certificates).get(SHOP)
+    return found.names if found is not None else None
+
+
+def changed(world: World, *manifests: m.Manifest, gone: tuple[m.Manifest, ...] = ()) -> World:
+    world.apply("alpha", *manifests)
+    world.delete("alpha", *gone)
+    world.step()
+    return world
+
+
+def test_a_certificate_for_other_names_is_never_sent_first() -> None:
+    world = world_of(secured(), m.tls_secret("a/tls", *c.host_pair("other.example")))
+    assert shown(world) is None
+    assert told(world) == [("CertificateNotForHost", "a/one", "spec.tls")]
+
+
+def test_a_good_certificate_stays_when_its_secret_holds_one_for_other_names_and_goes_with_it() -> None:
+    good, other = c.host_pair(SHOP, "www.example"), m.tls_secret("a/tls", *c.host_pair("other.example"))
+    world = changed(world_of(secured(), m.tls_secret("a/tls", *good)), other)
+    assert shown(world) == (SHOP, "www.example")
+    assert told(world) == [("CertificateNotForHost", "a/one", "spec.tls")]
+    assert shown(changed(world, m.tls_secret("a/tls", *c.host_pair(SHOP)))) == (SHOP,)
+    assert world.findings() == []
+    assert shown(changed(world, gone=(other,))) is None
+
+
+def test_a_good_certificate_of_another_secret_does_not_stay() -> None:
+    other = m.tls_secret("a/other", *c.host_pair("other.example"))
+    world = world_of(secured(), m.tls_secret("a/tls", *c.host_pair(SHOP)), other)
+    assert shown(world) == (SHOP,)
+    assert shown(changed(world, secured("other"))) is None
+
+
+def awaited(world: World) -> list[str]:
+    return [host for (host,) in world.graph.values(world.pipeline.hosts.awaited)]
+
+
+def test_hosts_await_a_certificate_until_their_secret_holds_a_pair() -> None:
+    secret = m.tls_secret("a/tls", *c.host_pair(SHOP))
+    world = world_of(secured(), m.ingress("a/plain", "plain.example", "web"))
+    assert awaited(world) == [SHOP]
+    assert awaited(changed(world, secret)) == []
+    assert awaited(changed(world, gone=(secret,))) == [SHOP]
+
+
+def test_an_entry_without_a_secret_stands_for_the_default_certificate() -> None:
+    spec = {"tls": [{"hosts": [SHOP]}]}
+    bare = world_of(m.ingress("a/one", SHOP, "web", spec=spec))
+    assert host(bare).tls is None
+    assert told(bare) == [("TlsHasNoSecret", "a/one", "spec.tls[0].secretName")]
+    world = world_of(
+        m.ingress("a/one", SHOP, "web", spec=spec),
+        m.tls_secret("b/tls", *c.host_pair("other.example")),
+        default_certificate=("b", "tls"),
+    )
+    assert host(world).tls == ("alpha", "TLSSecret", "b", "tls")
+    assert shown(world) is None  # it is shown under whatever name is asked for
+    assert world.findings() == []
+
+
+def test_a_default_certificate_that_is_not_there_is_told_of() -> None:
+    world = world_of(default_certificate=("b", "tls"))
+    assert told(world) == [("DefaultCertificateNotFound", "b/tls", "")]
+    assert changed(world, m.tls_secret("b/tls", *c.host_pair("x.example"))).findings() == []

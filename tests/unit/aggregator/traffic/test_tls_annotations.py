@@ -68,6 +68,7 @@ def test_a_demand_that_cannot_be_read_closes_the_host_and_is_told_of(annotations
         ({"tls_min_protocol_version": "TLSv1.4"}, NO_TLS_SETTINGS),
         ({"tls_chain": "dynamic"}, NO_TLS_SETTINGS),
         ({"ssl_passthrough": "yes"}, NO_TLS_SETTINGS),
+        ({"tls_max_protocol_version": "TLSv1.1"}, NO_TLS_SETTINGS),
         (
             {"tls_min_protocol_version": "TLSv1.3", "tls_max_protocol_version": "TLSv1.2"},
             Tls(TlsSettings(least="TLSv1.3")),

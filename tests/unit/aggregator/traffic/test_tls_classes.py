@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aggregator.traffic import tls_classes
+from aggregator.traffic.annotations.tls import NO_DEMANDS, TlsSettings
 from aggregator.traffic.tls_classes import COMMON, REFUSED, Chains, class_name
 from aggregator.views.ingress_gateway import view_of
 from tests.kit import certificates as c
@@ -210,6 +211,6 @@ def test_the_oldest_chains_are_served_and_hosts_of_others_that_demand_something_
 
 
 def test_the_name_of_a_class_is_the_same_in_every_process() -> None:
-    settings = tls_classes.TlsSettings("a/ca")
+    settings = TlsSettings("a/ca")
     assert class_name(settings) == "tls|89e0f46c9b4cedb1"
-    assert class_name(tls_classes.NO_DEMANDS) == COMMON
+    assert class_name(NO_DEMANDS) == COMMON

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+from msgspec.structs import replace
+
 from xds import protos
-from xds.messages.secret import KeyPair, TrustedRoots, encode_key_pair, encode_roots
+from xds.encoded import wrap
+from xds.messages.secret import SECRET_TYPE, KeyPair, TrustedRoots, encode_key_pair, encode_roots, renamed
 
 Secret = protos.envoy.extensions.transport_sockets.tls.v3.Secret
 
@@ -34,3 +38,13 @@ def test_a_pair_shows_its_name_alone() -> None:
     pair = KeyPair("a.example", b"chain", b"treasure")
     assert repr(pair) == str(pair) == "KeyPair('a.example')"
     assert pair.__rich_repr__() == [("name", "a.example")]
+
+
+@pytest.mark.parametrize("name", ["", "b", "x" * 300])
+def test_another_name_gives_the_bytes_of_encoding_it_so(name: str) -> None:
+    for before in ("a.example", "y" * 200):
+        pair = KeyPair(before, b"chain", b"key", b"staple")
+        found = renamed(wrap(SECRET_TYPE, before, encode_key_pair(pair)), name)
+        if name:
+            assert found == wrap(SECRET_TYPE, name, encode_key_pair(replace(pair, name=name)))
+        assert Secret.FromString(found.body.tobytes()).name == name
