@@ -220,14 +220,14 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "PathInvalid": Entry(
         "error",
-        "A path of an Ingress can match no request (it holds ?, # or what URLs must escape), or is no regular expression"
-        " that proxies take, where it is to be one; it is left out.",
+        "A path of an Ingress can match no request (it holds ?, # or what URLs must escape), or is to be a regular"
+        " expression and none that proxies take; it is left out.",
         "Correct the path. Regular expressions are those of RE2, which has no look-ahead and no back-references.",
     ),
     "PathsAreRegexes": Entry(
         "info",
-        "Another Ingress of the same host wants paths to be regular expressions (use-regex, rewrite-target), and so they"
-        " are for the whole host: Prefix paths of this one match whatever begins with them, in any case.",
+        "Another Ingress of the same host wants paths to be regular expressions (use-regex, rewrite-target), and so"
+        " they are for the whole host: Prefix paths of this one match whatever begins with them, in any case.",
         "Nothing to do if that is meant. Else give the host's paths to one Ingress, make them Exact, or set"
         " --ingress-regex-scope ingress.",
     ),

@@ -109,6 +109,7 @@ class ControlPlane:
                 remote_entries=settings.remote_entries,
                 ingress_service=_object(settings.ingress_service),
                 ingress_addresses=settings.ingress_address,
+                regexes_for_whole_hosts=settings.ingress_regex_scope == "host",
                 stale_after=settings.stale_after,
                 stale_ttl=settings.stale_ttl,
                 api_server=self.clusters.home_session is not None,

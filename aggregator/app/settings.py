@@ -322,6 +322,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             many=True,
         ),
     ] = ()
+    ingress_regex_scope: Annotated[
+        str,
+        Setting(
+            help="Where one Ingress wants its paths to be regular expressions: whether those of others for the "
+            "same host are, too, as with ingress-nginx.",
+            parse=values.one_of("host", "ingress"),
+            value="host|ingress",
+        ),
+    ] = "host"
     write_status: Annotated[
         bool,
         Setting(

@@ -157,6 +157,7 @@ def declare(
 def _paths(at: At, key: ObjectKey, ingress: Ingress, asked: Settings) -> dict[str, list[PathClaim]]:
     """The paths of each host that has a rule, in the order of the Ingress."""
     found: dict[str, list[PathClaim]] = {}
+    regexes = 0
     for number, rule in enumerate(ingress.rules):
         host = _host(at, key, rule.host, f"spec.rules[{number}].host")
         if host is None:
@@ -164,7 +165,8 @@ def _paths(at: At, key: ObjectKey, ingress: Ingress, asked: Settings) -> dict[st
         paths = found.setdefault(host, [])
         for position, one in enumerate(rule.paths):
             field = f"spec.rules[{number}].http.paths[{position}]"
-            kind, path, wrong = _path(one, regex=asked.matching.regex)
+            kind, path, wrong = _path(one, regex=asked.matching.regex, before=regexes)
+            regexes += kind == REGEX
             if wrong:
                 at.note(key, Finding(key, "PathInvalid", f"{field}.path", wrong))
                 continue
@@ -172,9 +174,14 @@ def _paths(at: At, key: ObjectKey, ingress: Ingress, asked: Settings) -> dict[st
     return found
 
 
-def _path(given: IngressPath, *, regex: bool) -> tuple[PathKind, str, str]:
-    """How a path is compared, with what, and what is wrong with it ("": nothing)."""
+def _path(given: IngressPath, *, regex: bool, before: int) -> tuple[PathKind, str, str]:
+    """How a path is compared, with what, and what is wrong with it ("": nothing).
+
+    With `regex` it is a regular expression if it can be one, of which the Ingress has had so many `before`.
+    """
     if regex and given.path_type != EXACT and given.path != "/":
+        if before >= path_regexes.MOST:
+            return REGEX, given.path, f"an Ingress has at most {path_regexes.MOST} paths that are regular expressions"
         wrong = path_regexes.problem(given.path)
         return REGEX, given.path, f"{given.path[:80]!r} {wrong}" if wrong else ""
     path = _NEEDLESS.sub(lambda match: chr(int(match[0][1:], 16)), given.path)
@@ -275,7 +282,7 @@ def _covering(
 
 
 def _host(at: At, key: ObjectKey, given: str, field: str) -> str | None:
-    """A host as it is looked for: a name, a wildcard, or "" for all; None, with a finding, for what is none of these."""
+    """A host as it is looked for: a name, a wildcard, or "" for all; None, with a finding, for anything else."""
     host = given.lower().removesuffix(".")
     if not given or is_dns_name(host.removeprefix("*.")):
         return host

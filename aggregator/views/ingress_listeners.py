@@ -32,7 +32,7 @@ def listeners(features: Mapping[str, str], network: str, log_file: str) -> Itera
     bind, http_port, https_port = features["bind"], int(features["http-port"]), int(features["https-port"])
     logs = access_logs(log_file, LOGGED)
     plain = scoped_manager("http", DEFAULT_CLASS, secure=False, wildcards=True, access_logs=logs)
-    secure = scoped_manager("https", DEFAULT_CLASS, secure=True, access_logs=logs)
+    secure = scoped_manager("https", DEFAULT_CLASS, secure=True, wildcards=True, access_logs=logs)
     yield Listener("http", (FilterChain((plain,), name=DEFAULT_CLASS),), address=SocketAddress(bind, http_port))
     yield Listener(
         "https",

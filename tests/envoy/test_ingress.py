@@ -170,12 +170,6 @@ async def test_two_hosts_may_share_a_connection(gateway: IngressGateway) -> None
     assert (await gateway.get("a.example", headers={"host": "b.example"})).status == 200
 
 
-async def test_a_host_in_capitals_is_not_served_as_another(gateway: IngressGateway) -> None:
-    gateway.apply(*gateway.secured("a.example"))
-    await answers(gateway, 200, "a.example")
-    assert (await gateway.get("a.example", headers={"host": "A.Example"})).status == 421
-
-
 # What one more host costs.
 
 

@@ -4,7 +4,7 @@ Scopes are found by exact keys (xds.messages.scope), so a wildcard is asked for 
 `a.example`, since a wildcard of an Ingress stands for one label. What is asked for last is `*`, the rules for all
 hosts. A host in capitals is first looked for in small letters. A script can have a route chosen and look at it once, so
 there are two. They are asked where no route was found at first and nowhere else: each scope disables them for those it
-was found by, which spares them some 6 us for each script.
+was found by, which spares them some 4 us.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ OLD, NEW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 SHOP = "shop.example"
 
 
-def world_of(*manifests: m.Manifest) -> World:
-    world = World()
+def world_of(*manifests: m.Manifest, **settings: Any) -> World:
+    world = World(**settings)
     world.now = c.NOW.timestamp()
     services = [m.service(f"{place}/web", "10.96.0.1") for place in ("a", "b")]
     world.apply("alpha", *services, *manifests)
@@ -130,6 +130,109 @@ def test_an_ingress_that_changes_hosts_leaves_the_old_one() -> None:
     assert list(world.graph.values(world.pipeline.hosts.hosts)) == ["new.example"]
 
 
+# Wildcards and all hosts.
+
+
+def hosts(world: World) -> list[str]:
+    return sorted(world.graph.values(world.pipeline.hosts.hosts))
+
+
+def test_a_wildcard_is_a_host_beside_those_it_stands_for() -> None:
+    world = world_of(m.ingress("a/one", "*.example", "web", path="/w"), m.ingress("b/two", SHOP, "web", path="/s"))
+    assert hosts(world) == ["*.example", SHOP]
+    assert table(world, "*.example") == [("Prefix", "/w", "a")]
+    assert table(world) == [("Prefix", "/s", "b")]
+
+
+def test_spellings_of_one_host_are_one_host() -> None:
+    spellings = ("*.Example", "*.example.", "*.EXAMPLE.")
+    ingresses = (m.ingress(f"a/i{n}", one, "web", path=f"/{n}") for n, one in enumerate(spellings))
+    assert [path for _, path, _ in table(world_of(*ingresses), "*.example")] == ["/0", "/1", "/2"]
+
+
+def everything(name: str, **fields: Any) -> m.Manifest:
+    return m.ingress(name, rules=[], spec=DEFAULT, **fields)
+
+
+def test_of_two_ingresses_for_all_hosts_the_older_counts_and_deletion_promotes_the_other() -> None:
+    one, two = everything("b/one"), everything("a/two", created=NEW)
+    for order in ((one, two), (two, one)):
+        world = world_of(*order)
+        assert table(world, "") == [("Prefix", "/", "b")]
+        assert [finding for finding in told(world) if finding[0] == "PathClaimed"] == [
+            ("PathClaimed", "a/two", "spec.defaultBackend")
+        ]
+        world.delete("alpha", one)
+        world.step()
+        assert table(world, "") == [("Prefix", "/", "a")]
+
+
+def test_rules_for_all_hosts_come_before_a_backend_for_all_hosts() -> None:
+    world = world_of(everything("a/default"), m.ingress("b/rule", "", "web", path="/b", created=NEW))
+    assert table(world, "") == [("Prefix", "/b", "b"), ("Prefix", "/", "a")]
+
+
+def test_a_finding_about_rules_for_all_hosts_says_so() -> None:
+    world = world_of(m.ingress("a/one", "", "web"), m.ingress("b/two", "", "web"))
+    assert [one.detail for one in world.findings()] == [
+        "Prefix / of all other hosts is already claimed by Ingress a/one (spec.rules[0].http.paths[0])"
+    ]
+
+
+# Regular expressions.
+
+USE_REGEX = {"nginx.ingress.kubernetes.io/use-regex": "true"}
+
+
+def regex(name: str, *paths: str, **fields: Any) -> m.Manifest:
+    document = ingress(name, *paths, kind="ImplementationSpecific", **fields)
+    document["metadata"]["annotations"] = USE_REGEX
+    return document
+
+
+def test_one_ingress_makes_regular_expressions_of_the_paths_of_its_whole_host() -> None:
+    world = world_of(regex("a/one", "/x(/|$)(.*)"), ingress("b/two", "/longer/than/the/other", "/y", "/"))
+    assert table(world) == [
+        ("Regex", "/longer/than/the/other", "b"),
+        ("Regex", "/x(/|$)(.*)", "a"),
+        ("Regex", "/y", "b"),
+        ("Prefix", "/", "b"),
+    ]
+    assert told(world) == [("PathsAreRegexes", "b/two", "spec.rules")]
+
+
+def test_an_exact_path_stays_exact_beside_regular_expressions() -> None:
+    world = world_of(regex("a/one", "/long/regex.*"), ingress("b/two", "/y", kind="Exact"))
+    assert table(world) == [("Exact", "/y", "b"), ("Regex", "/long/regex.*", "a")]
+    assert world.findings() == []
+
+
+def test_a_path_of_another_that_is_no_regular_expression_stays_what_it_was() -> None:
+    world = world_of(regex("a/one", "/x.*"), ingress("b/two", "/y(z"))
+    assert table(world) == [("Prefix", "/y(z", "b"), ("Regex", "/x.*", "a")]
+    assert world.findings() == []
+
+
+def test_regular_expressions_may_be_kept_to_the_ingress_that_asks_for_them() -> None:
+    world = world_of(regex("a/one", "/x.*"), ingress("b/two", "/y", "/x.*"), regexes_for_whole_hosts=False)
+    assert table(world) == [("Prefix", "/x.*", "b"), ("Regex", "/x.*", "a"), ("Prefix", "/y", "b")]
+    assert world.findings() == []
+
+
+def test_other_hosts_of_the_ingress_of_a_neighbour_stay_as_they_are() -> None:
+    other = m.ingress_rule("other.example", ("/y", "web", 80))
+    both = m.ingress("b/two", rules=[m.ingress_rule(SHOP, ("/y", "web", 80)), other])
+    world = world_of(regex("a/one", "/x.*"), both)
+    assert [kind for kind, _, _ in table(world)] == ["Regex", "Regex"]
+    assert table(world, "other.example") == [("Prefix", "/y", "b")]
+
+
+def test_the_same_regular_expression_in_two_ingresses_is_one_path() -> None:
+    world = world_of(regex("a/one", "/x"), ingress("b/two", "/x", created=NEW))
+    assert table(world) == [("Regex", "/x", "a")]
+    assert [one[0] for one in told(world)] == ["PathClaimed", "PathsAreRegexes"]
+
+
 # TLS.
 
 
@@ -150,6 +253,28 @@ def test_of_two_secrets_for_one_host_the_older_ingress_decides() -> None:
     world = world_of(tls("b/two", "t2", created=NEW), tls("a/one", "t1"))
     assert secret(world) == "a/t1"
     assert ("HostTlsClaimed", "b/two", "spec.tls") in told(world)
+
+
+def test_a_secret_given_by_the_name_of_a_host_goes_before_one_of_an_older_wildcard() -> None:
+    wide = m.ingress("a/wide", SHOP, "web", spec={"tls": [{"hosts": ["*.example"], "secretName": "wild"}]})
+    world = world_of(wide, tls("b/own", "own", created=NEW))
+    assert secret(world) == "b/own"
+    assert "HostTlsClaimed" not in [one[0] for one in told(world)]
+
+
+def test_a_wildcard_that_is_listed_for_the_hosts_under_it_needs_no_rule_of_its_own() -> None:
+    wide = m.ingress("a/wide", SHOP, "web", spec={"tls": [{"hosts": ["*.example"], "secretName": "wild"}]})
+    assert "HostHasNoRule" not in [one[0] for one in told(world_of(wide))]
+    other = m.ingress("a/other", SHOP, "web", spec={"tls": [{"hosts": ["*.else"], "secretName": "wild"}]})
+    assert "HostHasNoRule" in [one[0] for one in told(world_of(other))]
+
+
+def test_a_wildcard_has_a_certificate_that_is_for_the_same_wildcard() -> None:
+    wild = m.ingress("a/wild", "*.example", "web", secret="t")
+    assert certified(world_of(wild, m.tls_secret("a/t", *c.host_pair("*.example")))) == ["*.example"]
+    world = world_of(wild, m.tls_secret("a/t", *c.host_pair("a.example")))
+    assert certified(world) == []
+    assert told(world) == [("CertificateNotForHost", "a/wild", "spec.tls")]
 
 
 def test_two_ingresses_may_give_a_host_the_same_secret() -> None:

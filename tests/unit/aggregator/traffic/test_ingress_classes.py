@@ -105,3 +105,16 @@ def test_an_ingress_comes_and_goes_with_its_class() -> None:
         world.apply("alpha", m.ingress_class("edge", controller))
         world.step()
         assert (HOST in world.graph.values(world.pipeline.hosts.hosts)) is present
+
+
+def test_parameters_of_a_class_of_ours_are_told_to_be_ignored() -> None:
+    def told(controller: str) -> list[tuple[str, str]]:
+        world = World()
+        edge = m.ingress_class("edge", controller)
+        edge["spec"]["parameters"] = {"apiGroup": "example.com", "kind": "Options", "name": "x"}
+        world.apply("alpha", edge)
+        world.step()
+        return [(one.code, one.field) for one in world.findings()]
+
+    assert told("isthmus.dev/ingress-controller") == [("ClassParametersIgnored", "spec.parameters")]
+    assert told(OTHERS) == []

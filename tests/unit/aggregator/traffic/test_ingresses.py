@@ -109,11 +109,11 @@ def test_a_host_that_is_none_is_left_out_and_told(host: str) -> None:
     assert told(ingress(*rules)) == [("HostInvalid", "spec.rules[0].host")]
 
 
-@pytest.mark.parametrize("host", ["", "*.example"])
-def test_a_rule_for_many_hosts_is_left_out_and_told(host: str) -> None:
-    rules = (m.ingress_rule(host, ("/", "web", 80)), m.ingress_rule("a.example", ("/", "web", 80)))
-    assert list(claims(ingress(*rules))) == ["a.example"]
-    assert told(ingress(*rules)) == [("HostNotServed", "spec.rules[0].host")]
+@pytest.mark.parametrize(("given", "host"), [("", ""), ("*.example", "*.example"), ("*.Example.", "*.example")])
+def test_a_rule_may_be_for_many_hosts(given: str, host: str) -> None:
+    rules = (m.ingress_rule(given, ("/", "web", 80)), m.ingress_rule("a.example", ("/", "web", 80)))
+    assert list(claims(ingress(*rules))) == [host, "a.example"]
+    assert told(ingress(*rules)) == []
 
 
 def test_a_default_backend_is_behind_every_host_of_its_ingress() -> None:
@@ -125,10 +125,19 @@ def test_a_default_backend_is_behind_every_host_of_its_ingress() -> None:
     assert [one.backends for one in found.values()] == [("ing|shop|web|http",), (WEB, "ing|shop|web|http")]
 
 
-def test_an_ingress_with_a_default_backend_alone_claims_nothing_and_is_told() -> None:
+def test_a_default_backend_without_any_rule_is_for_all_hosts() -> None:
     alone = ingress(defaultBackend={"service": {"name": "web", "port": {"number": 80}}})
-    assert claims(alone) == {}
-    assert told(alone) == [("HostNotServed", "spec.defaultBackend")]
+    ((host, claim),) = claims(alone).items()
+    assert (host, claim.ruled, claim.paths) == ("", True, ())
+    assert claim.default is not None
+    assert claim.default.backend == WEB
+    assert told(alone) == []
+
+
+def test_a_default_backend_beside_rules_is_not_for_hosts_that_none_of_them_names() -> None:
+    default = {"service": {"name": "web", "port": {"number": 80}}}
+    assert list(claims(ingress({"host": "a.example"}, defaultBackend=default))) == ["a.example"]
+    assert claims(ingress({"host": "a_b"}, defaultBackend=default)) == {}
 
 
 def test_a_backend_that_is_no_service_is_told_and_its_path_is_kept() -> None:
@@ -136,6 +145,51 @@ def test_a_backend_that_is_no_service_is_told_and_its_path_is_kept() -> None:
     assert [one.backend for one in claims(ingress(resource))["a.example"].paths] == [""]
     assert claims(ingress(resource))["a.example"].backends == ()
     assert told(ingress(resource)) == [("BackendNotService", "spec.rules[0].http.paths[0].backend")]
+
+
+# Paths that are regular expressions.
+
+
+def regexes(*paths: str, kind: str = "ImplementationSpecific", **annotations: str) -> m.Manifest:
+    document = ingress(m.ingress_rule("a.example", *((path, "web", 80) for path in paths), path_type=kind))
+    document["metadata"]["annotations"] = {"nginx.ingress.kubernetes.io/use-regex": "true", **annotations}
+    return document
+
+
+@pytest.mark.parametrize("kind", ["Prefix", "ImplementationSpecific"])
+def test_paths_are_regular_expressions_as_they_are_written_where_that_is_asked_for(kind: str) -> None:
+    found = claims(regexes("/a(/|$)(.*)", "/x{2}/", "/%7E", kind=kind))["a.example"].paths
+    assert [(one.kind, one.path) for one in found] == [("Regex", "/a(/|$)(.*)"), ("Regex", "/x{2}/"), ("Regex", "/%7E")]
+
+
+def test_an_exact_path_is_none_and_neither_is_the_root() -> None:
+    found = claims(regexes("/a.b", kind="Exact"))["a.example"].paths
+    assert [(one.kind, one.path) for one in found] == [("Exact", "/a.b")]
+    assert [(one.kind, one.path) for one in claims(regexes("/"))["a.example"].paths] == [("Prefix", "/")]
+
+
+def test_a_path_that_is_no_regular_expression_is_left_out_and_told() -> None:
+    document = regexes("/a(", "/b(?=c)", "/good")
+    assert [one.path for one in claims(document)["a.example"].paths] == ["/good"]
+    assert told(document) == [("PathInvalid", f"spec.rules[0].http.paths[{number}].path") for number in (0, 1)]
+
+
+def test_of_very_many_regular_expressions_some_are_left_out_and_told() -> None:
+    document = regexes(*(f"/p{number}.*" for number in range(260)))
+    assert len(claims(document)["a.example"].paths) == 256
+    assert told(document) == [("PathInvalid", f"spec.rules[0].http.paths[{number}].path") for number in range(256, 260)]
+
+
+# Classes.
+
+
+def test_an_annotation_that_names_another_class_than_the_field_is_told() -> None:
+    document = ingress(m.ingress_rule("a.example", ("/", "web", 80)))
+    document["metadata"]["annotations"] = {"kubernetes.io/ingress.class": "nginx"}
+    assert list(claims(document)) == ["a.example"]
+    assert told(document) == [("ClassAnnotationIgnored", 'metadata.annotations["kubernetes.io/ingress.class"]')]
+    document["metadata"]["annotations"] = {"kubernetes.io/ingress.class": "isthmus"}
+    assert told(document) == []
 
 
 # TLS.
@@ -164,6 +218,18 @@ def test_a_listed_wildcard_is_over_one_label() -> None:
     assert secret_of("a.example", *tls) == "own"
     assert secret_of("b.example", *tls) == "wild"
     assert secret_of("x.b.example", *tls, rules=("x.b.example",)) == ""
+
+
+def test_a_wildcard_has_the_secret_of_an_entry_that_lists_it_and_gives_it_to_hosts_under_it() -> None:
+    tls = ((["*.example"], "wild"),)
+    assert secret_of("*.example", *tls, rules=("*.example", "b.example")) == "wild"
+    assert secret_of("b.example", *tls, rules=("*.example", "b.example")) == "wild"
+    assert secret_of("*.b.example", *tls, rules=("*.b.example",)) == ""
+
+
+def test_rules_for_all_hosts_have_no_secret() -> None:
+    secret = m.tls_secret("shop/some", *c.host_pair("*.example"))
+    assert secret_of("", ([""], "some"), ([], "some"), rules=("",), also=[secret]) == ""
 
 
 def test_an_entry_that_lists_no_host_is_for_those_its_certificate_covers() -> None:

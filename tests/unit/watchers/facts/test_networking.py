@@ -64,7 +64,9 @@ def test_a_recorded_ingress() -> None:
 def test_a_recorded_ingress_class() -> None:
     assert kinds.decode(recorded("ingress_class"), "west", "istio-system") == (
         ("west", "IngressClass", "", "isthmus"),
-        IngressClass("isthmus.dev/ingress-controller", is_default=True, created="2026-01-30T10:00:00Z"),
+        IngressClass(
+            "isthmus.dev/ingress-controller", is_default=True, created="2026-01-30T10:00:00Z", parameters=True
+        ),
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from xds import protos
 from xds.messages import http_connection_manager
+from xds.messages.fallback import FALLBACK_FILTERS
 from xds.messages.http_connection_manager import SCOPE_HEADERS, on_demand_tls, scoped_manager
 
 ext = protos.envoy.extensions
@@ -83,6 +84,12 @@ def test_every_filter_a_route_may_need_is_there_and_disabled() -> None:
     ]
 
 
+def test_scripts_that_look_for_wildcards_come_first_where_they_are_wanted() -> None:
+    config = Manager.FromString(scoped_manager("http", "default", secure=False, wildcards=True).data)
+    assert [one.name for one in config.http_filters][:3] == [*FALLBACK_FILTERS, "envoy.filters.http.cors"]
+    assert [one.disabled for one in config.http_filters][:2] == [False, False]
+
+
 def test_websockets_are_let_through() -> None:
     assert [one.upgrade_type for one in manager().upgrade_configs] == ["websocket"]
 
@@ -105,5 +112,6 @@ def test_certificates_come_on_demand_by_the_name_a_client_asks_for() -> None:
 
 def test_nothing_in_it_depends_on_a_host() -> None:
     assert list(inspect.signature(on_demand_tls).parameters) == []
-    assert list(inspect.signature(scoped_manager).parameters) == ["stat_prefix", "scope_class", "secure", "access_logs"]
+    parameters = list(inspect.signature(scoped_manager).parameters)
+    assert parameters == ["stat_prefix", "scope_class", "secure", "wildcards", "access_logs"]
     assert scoped_manager("a", "b", secure=True) == scoped_manager("a", "b", secure=True)
