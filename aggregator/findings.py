@@ -258,6 +258,29 @@ CATALOGUE: dict[str, Entry] = {
         " is served as without it.",
         "Do without it, or as docs/reference/annotations.md says.",
     ),
+    "ConditionInvalid": Entry(
+        "error",
+        "An Ingress wants only some requests, by a condition that means nothing; it is given none, lest it gets those"
+        " that are not meant for it.",
+        "Correct the value of the annotation, as docs/reference/annotations.md says, or remove it.",
+    ),
+    "CanaryHasNoMain": Entry(
+        "warning",
+        "A canary is for a host and path that no other Ingress has; it takes part in nothing.",
+        "Create the Ingress it is a canary of, with the same host, path and pathType, or remove the annotation canary.",
+    ),
+    "CanaryClaimed": Entry(
+        "warning",
+        "Two canaries are for the same host and path; the first in order takes part (the older Ingress, then by"
+        " namespace and name).",
+        "Leave one canary to each path.",
+    ),
+    "HostSettingClaimed": Entry(
+        "warning",
+        "Two Ingresses want different things for a host as a whole, or one wants a name for its host that is a host of"
+        " its own; the first in order has it, and a host goes before another's name.",
+        "Leave it to one Ingress of the host.",
+    ),
     "PathClaimed": Entry(
         "warning",
         "Two rules claim the same host and path; the first in order has it (the older Ingress, then by namespace and"

@@ -269,7 +269,7 @@ class TableViews:
         elif view is not None:
             read = TableSubscription(around, view, bell)
         if read is not None and proxy.role == ingress_gateway.ROLE and type_url == CLUSTER_TYPE:
-            read = OnDemand(read, ingress_gateway.STANDING_CLUSTERS)
+            read = OnDemand(read, ingress_gateway.STANDING_CLUSTERS, ingress_gateway.STANDING_PREFIXES)
         if type_url == SECRET_TYPE and proxy.role == ingress_gateway.ROLE and proxy.identity is not None:
             read = ByName(read, has_scheme, self._open_credential, bell)
         if type_url == SECRET_TYPE and proxy.identity is not None and around.authority.signer is not None:

@@ -9,6 +9,7 @@ claims and nothing else, so one more costs itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import msgspec
 
@@ -17,23 +18,11 @@ from aggregator.graph import At, Collection, Graph, Outcome, Withheld
 from aggregator.mesh.home import Home
 from aggregator.order import rank
 from aggregator.security.certificates import Certificate
-from aggregator.traffic import path_regexes
-from aggregator.traffic.annotations.settings import NO_SETTINGS, Settings
+from aggregator.traffic import canaries, other_names, path_regexes
+from aggregator.traffic.annotations.conditions import Conditions
 from aggregator.traffic.ingresses import EXACT, PREFIX, REGEX, Claim, ClaimKey, PathClaim, PathKind
+from aggregator.traffic.rules import Rule
 from watchers.facts.keys import ObjectKey
-
-
-class Rule(msgspec.Struct, frozen=True, gc=False):
-    """A path of a host and the key of the backend it leads to ("": one that is not supported); see PathClaim.
-
-    `settings` are what its Ingress asks for in annotations.
-    """
-
-    path: str
-    kind: PathKind
-    backend: str
-    origin: ObjectKey
-    settings: Settings = NO_SETTINGS
 
 
 class Host(msgspec.Struct, frozen=True, gc=False):
@@ -43,12 +32,19 @@ class Host(msgspec.Struct, frozen=True, gc=False):
 
     `tls` is the key of the Secret with its certificate, given by the Ingress `tls_origin`; a host that has one is
     served by TLS alone, whether there is a certificate in it or not.
+
+    Requests for its root are sent to the path `root`, and all that no rule is for to the host `sent_to` ("": no).
     """
 
     host: str
     rules: tuple[Rule, ...]
     tls: ObjectKey | None
     tls_origin: ObjectKey | None
+    root: str = ""
+    sent_to: str = ""
+
+
+_Won: TypeAlias = dict[tuple[PathKind, str, Conditions], tuple[Claim, PathClaim]]
 
 
 class Hosts(msgspec.Struct, frozen=True):
@@ -67,14 +63,18 @@ def declare(
     """Declare the hosts, and the certificates of those that can be served by TLS, both by host name."""
     by_host = graph.index("claims by host", claims, lambda key, _: (key[4],))
 
-    def settled(at: At, host: str, members: Mapping[ClaimKey, Claim]) -> Outcome[Host]:
-        order = sorted(
+    def in_order(members: Mapping[ClaimKey, Claim]) -> list[Claim]:
+        return sorted(
             members.values(),
             key=lambda one: rank(home.cluster, one.origin[0], one.created, one.origin[2], one.origin[3]),
         )
+
+    def settled(at: At, host: str, members: Mapping[ClaimKey, Claim]) -> Outcome[Host]:
+        order, sent_to = other_names.meant(at, by_host, in_order, host, in_order(members))
         if not any(claim.ruled for claim in order):
+            canaries.without_main(at, _shown(host), order)
             for claim in order:
-                if claim.unused:
+                if claim.unused and claim.other_name is None:
                     _note(at, claim.origin, "HostHasNoRule", f"{host} has no rule")
             return Withheld("HostWithoutRule")
         secured = _secured(at, host, order)
@@ -83,6 +83,8 @@ def declare(
             _rules(at, home, host, order),
             secured.secret if secured is not None else None,
             secured.origin if secured is not None else None,
+            other_names.root(at, host, order),
+            sent_to,
         )
 
     def of_host(at: At, host: str, one: Host) -> Outcome[Certificate]:
@@ -117,8 +119,9 @@ def _secured(at: At, host: str, order: list[Claim]) -> Claim | None:
 
 
 def _rules(at: At, home: Home, host: str, order: list[Claim]) -> tuple[Rule, ...]:
-    wanting = [claim for claim in order if claim.settings.matching.regex]
-    won: dict[tuple[PathKind, str], tuple[Claim, PathClaim]] = {}
+    wanting = [claim for claim in order if claim.settings.matching.regex and claim.settings.canary is None]
+    won: _Won = {}
+    taking: list[tuple[Claim, PathClaim]] = []
     for claim in order:
         paths = claim.paths
         if wanting and home.regexes_for_whole_hosts and not claim.settings.matching.regex:
@@ -127,14 +130,22 @@ def _rules(at: At, home: Home, host: str, order: list[Claim]) -> tuple[Rule, ...
                 detail = f"so {_named(wanting[0])} makes those of {_shown(host)}"
                 at.note(claim.origin, Finding(claim.origin, "PathsAreRegexes", "spec.rules", detail))
         for path in paths:
-            _claim(at, host, claim, path, won)
+            if claim.settings.canary is None:
+                _claim(at, host, claim, path, won)
+            else:
+                taking.append((claim, path))
     for claim in order:
         # Behind all rules of all Ingresses, so that it hides none.
         if claim.default is not None:
             _claim(at, host, claim, claim.default, won)
     rules = [Rule(path.path, path.kind, path.backend, claim.origin, claim.settings) for claim, path in won.values()]
-    rules.sort(key=lambda rule: (rule.kind != EXACT, -len(rule.path), rule.kind == REGEX, rule.path))
-    return tuple(rules)
+    rules.sort(key=_before)
+    return canaries.attached(at, _shown(host), rules, taking)
+
+
+def _before(rule: Rule) -> tuple[bool, int, bool, str, int, Conditions]:
+    conditions = rule.settings.conditions
+    return rule.kind != EXACT, -len(rule.path), rule.kind == REGEX, rule.path, -conditions.count, conditions
 
 
 def _as_regex(path: PathClaim) -> PathClaim:
@@ -149,10 +160,10 @@ def _claim(
     host: str,
     claim: Claim,
     path: PathClaim,
-    won: dict[tuple[PathKind, str], tuple[Claim, PathClaim]],
+    won: _Won,
 ) -> None:
     """Give a path to a claim, unless an earlier one has it."""
-    winner, first = won.setdefault((path.kind, path.path), (claim, path))
+    winner, first = won.setdefault((path.kind, path.path, claim.settings.conditions), (claim, path))
     if first is path or (path is claim.default and winner.origin == claim.origin):
         return
     by = f"{_named(winner)} ({first.field})"

@@ -21,9 +21,10 @@ from aggregator.mesh.home import Home
 from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.security.certificates import Certificate
 from aggregator.traffic import path_regexes
-from aggregator.traffic.annotations.connections import DEFAULT as DEFAULT_CONNECTIONS
-from aggregator.traffic.annotations.connections import Connections
+from aggregator.traffic.annotations.names import OtherName, wanted
+from aggregator.traffic.annotations.services import elsewhere
 from aggregator.traffic.annotations.settings import NO_SETTINGS, Settings, settings
+from aggregator.traffic.backend_keys import backend_key, further_backends
 from aggregator.traffic.ingress_classes import Judge
 from watchers.facts.keys import ObjectKey, label
 from watchers.facts.networking import CLASS_ANNOTATION, Ingress, IngressBackend, IngressPath
@@ -60,8 +61,9 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
 
     `default` is the backend behind all paths (None: nothing is), `secret` the key of the TLS Secret; it is `shared` if
     it is not given to the host by name, but to a wildcard over it or to all hosts of its certificate. A host that is
-    named for TLS only is not `ruled`; if it is a wildcard that gives hosts of the Ingress their Secret, it is not
-    `unused` for that. `settings` are what the Ingress asks for in annotations.
+    named for TLS only is not `ruled`, nor is that of a canary; if it is a wildcard that gives hosts of the Ingress
+    their Secret, it is not `unused` for that. `settings` are what the Ingress asks for in annotations. `other_name`
+    says for what the host is another name, if the Ingress wants it to be.
     """
 
     origin: ObjectKey
@@ -74,17 +76,21 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     shared: bool = False
     unused: bool = False
     settings: Settings = NO_SETTINGS
+    other_name: OtherName | None = None
 
     @property
     def backends(self) -> tuple[str, ...]:
         """Keys of the backends it names, each once."""
         behind = (*self.paths, self.default) if self.default is not None else self.paths
-        return tuple(dict.fromkeys(one.backend for one in behind if one.backend))
+        if not behind:
+            return ()
+        further = further_backends(self.origin[2], self.settings)
+        return tuple(dict.fromkeys((*(one.backend for one in behind if one.backend), *further)))
 
     def field_of(self, backend: str) -> str:
         """Where the Ingress first names a backend."""
         behind = (*self.paths, self.default) if self.default is not None else self.paths
-        return next((one.field for one in behind if one.backend == backend), "spec")
+        return next((one.field for one in behind if one.backend == backend), "metadata.annotations")
 
 
 def declare(
@@ -110,7 +116,7 @@ def declare(
             yield nowhere, refusal
             return
         asked, problems = settings(ingress.annotations)
-        for problem in problems:
+        for problem in (*problems, *elsewhere(asked.services, key[2], ingress.annotations)):
             field = f'metadata.annotations["{problem.annotation}"]'
             at.note(key, Finding(key, problem.code, field, problem.detail))
         annotated = label(ingress.annotations, CLASS_ANNOTATION)
@@ -120,8 +126,13 @@ def declare(
             at.note(key, Finding(key, "ClassAnnotationIgnored", field, detail))
         paths = _paths(at, key, ingress, asked)
         default = _default(at, key, ingress, paths, asked)
-        secrets = _secrets(at, key, ingress, paths, certificates)
-        for host in {**paths, **secrets}:
+        if asked.conditions.unknown:
+            paths, default = {host: [] for host in paths}, None
+        # A canary has a part of what others serve, and takes part in nothing else of theirs.
+        main = asked.canary is None
+        names = wanted(paths, asked.names, www=asked.redirects.www) if main else {}
+        secrets = _secrets(at, key, ingress, {**paths, **names}, certificates) if main else {}
+        for host in {**paths, **secrets, **names}:
             given = secrets.get(host, _NO_SECRET)
             yield (
                 (*key, host),
@@ -130,12 +141,13 @@ def declare(
                     created=ingress.created,
                     host=host,
                     paths=tuple(paths.get(host, ())),
-                    default=default if host in paths else None,
+                    default=default if main and host in paths else None,
                     secret=given.secret,
-                    ruled=host in paths,
+                    ruled=main and host in paths,
                     shared=given.shared,
                     unused=given.unused,
                     settings=asked,
+                    other_name=names.get(host),
                 ),
             )
 
@@ -194,17 +206,6 @@ def _backend(at: At, key: ObjectKey, backend: IngressBackend, field: str, asked:
         at.note(key, Finding(key, "BackendNotService", field, "it names no service"))
         return ""
     return backend_key(key[2], backend.service, backend.port, asked.connections)
-
-
-def backend_key(
-    namespace: str, service: str, port: int | str, connections: Connections = DEFAULT_CONNECTIONS
-) -> str:
-    """`ing|<namespace>|<service>|<port number or name>`, which is also the name of the backend's cluster.
-
-    Where it is not spoken to as all are, how stands behind another `|`.
-    """
-    text = connections.text()
-    return f"ing|{namespace}|{service}|{port}|{text}" if text else f"ing|{namespace}|{service}|{port}"
 
 
 class _Given(msgspec.Struct, frozen=True, gc=False):

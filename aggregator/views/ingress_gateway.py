@@ -18,6 +18,7 @@ from aggregator.mesh.home import Home, Mesh
 from aggregator.mesh.networks import Networks, network_of
 from aggregator.mesh.trust_domains import TrustDomains, accepted
 from aggregator.security.certificates import Certificate
+from aggregator.traffic.backend_keys import MIRRORED
 from aggregator.traffic.backends import Backend
 from aggregator.traffic.hosts import Hosts
 from aggregator.views.ingress_clusters import cluster
@@ -44,6 +45,8 @@ from xds.messages.secret import SECRET_TYPE, KeyPair, encode_key_pair
 ROLE: Final = "ingress"
 STANDING_CLUSTERS: Final = frozenset({CONNECT_ORIGINATE, INNER_CONNECT_ORIGINATE, OUTER_CONNECT_ORIGINATE})
 """The clusters a gateway is told without asking for their names; all others come on demand."""
+STANDING_PREFIXES: Final = (f"{MIRRORED}|",)
+"""So do names of clusters begin that are told without being asked for, too: nobody asks for what copies are sent to."""
 
 HTTP_PORT: Final = 8080
 HTTPS_PORT: Final = 8443

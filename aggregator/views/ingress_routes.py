@@ -1,21 +1,39 @@
 """Routes of ingress gateways: what a host's rules are as a scope, whatever the gateway listens on.
 
-In: hosts (traffic.hosts). Out: bytes. A host's scope reads that host and nothing else.
+In: hosts (traffic.hosts). Out: bytes. A host's scope reads that host and nothing else. What becomes of the requests of
+one rule is made in `ingress_actions`.
 """
 
 from __future__ import annotations
 
+import re
 from base64 import urlsafe_b64encode
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final
 
+import msgspec
+
 from aggregator.traffic import path_regexes
-from aggregator.traffic.hosts import Host, Rule
+from aggregator.traffic.hosts import Host
 from aggregator.traffic.ingresses import EXACT, PREFIX, REGEX
+from aggregator.traffic.rules import Canary, Rule
+from aggregator.views import ingress_actions as actions
 from xds.encoded import Encoded
 from xds.messages.fallback import ALL_HOSTS, FALLBACK_FILTERS
 from xds.messages.http_connection_manager import SCOPE_HEADERS
-from xds.messages.route import NOT_FOUND, TO_HTTPS, Answer, PathMatch, Route, ToCluster, encode_route
+from xds.messages.route import (
+    NOT_FOUND,
+    PLAIN_HTTP,
+    TO_HTTPS,
+    Action,
+    HeaderMatch,
+    PathMatch,
+    Redirect,
+    Route,
+    ValueMatch,
+    encode_route,
+)
 from xds.messages.scope import Scope, encode_scope
 
 DEFAULT_CLASS: Final = "default"
@@ -40,21 +58,88 @@ def scope_name(host: str) -> str:
 
 def scope(name: str, host: Host) -> Encoded:
     """The scope of a host, as bytes."""
-    routes = [_route(rule) for rule in host.rules]
-    if host.tls is not None:
-        routes.insert(0, TO_HTTPS)
-    if not host.rules or (host.rules[-1].kind, host.rules[-1].path) != (PREFIX, "/"):
-        routes.append(NOT_FOUND)
     key = host.host or ALL_HOSTS
-    return encode_scope(Scope(name, (DEFAULT_CLASS, key), key, tuple(routes), SCOPE_HEADERS, FALLBACK_FILTERS))
+    return encode_scope(Scope(name, (DEFAULT_CLASS, key), key, tuple(_routes(host)), SCOPE_HEADERS, FALLBACK_FILTERS))
 
 
-def _route(rule: Rule) -> Encoded:
+def _routes(host: Host) -> Iterator[Encoded]:
+    secured = [_secured(host, rule) for rule in host.rules]
+    # One route that all hosts share, where all rules agree.
+    together = all(secured) and (bool(secured) or host.tls is not None) and not host.sent_to
+    if together:
+        yield TO_HTTPS
+    if host.root:
+        root = Redirect(302, path=host.root)
+        yield encode_route(Route("root", PathMatch("exact", "/"), root))
+    for rule, apart in zip(host.rules, secured, strict=True):
+        yield from _routes_of(rule, secured=apart and not together)
+    if host.sent_to:
+        sent = Redirect(308, "https" if host.tls is not None else "", host.sent_to)
+        yield encode_route(Route("to-host", PathMatch("everything"), sent))
+    elif not host.rules or not _is_for_everything(host.rules[-1]):
+        yield NOT_FOUND
+
+
+def _secured(host: Host, rule: Rule) -> bool:
+    """Whether requests of a rule that come in plain HTTP are sent to HTTPS."""
+    redirects = rule.settings.redirects
+    return redirects.forced or (redirects.to_https and host.tls is not None)
+
+
+def _is_for_everything(rule: Rule) -> bool:
+    return (rule.kind, rule.path) == (PREFIX, "/") and not rule.settings.conditions.count
+
+
+def _routes_of(rule: Rule, *, secured: bool) -> Iterator[Encoded]:
+    """The routes of one rule, in the order of matching."""
+    name, asked = f"{rule.kind} {rule.path}", rule.settings
+    headers, query = actions.conditions(asked.conditions)
+    all_of_it = Route(
+        name,
+        _match(rule),
+        actions.action(rule),
+        headers,
+        query,
+        actions.request_headers(asked),
+        actions.response_headers(asked),
+        actions.filters(asked),
+    )
+    if secured:
+        https = Redirect(308, "https")
+        yield encode_route(Route(f"{name} to-https", all_of_it.match, https, (*headers, *PLAIN_HTTP), query))
+    if rule.canary is None or isinstance(all_of_it.action, Redirect):
+        yield encode_route(all_of_it)
+        return
+    for header, action in _ways(rule, rule.canary, all_of_it.action):
+        more = (*headers, header) if header is not None else headers
+        yield encode_route(msgspec.structs.replace(all_of_it, headers=more, action=action))
+
+
+def _ways(rule: Rule, canary: Canary, main: Action) -> Iterator[tuple[HeaderMatch | None, Action]]:
+    """What decides between a rule and its canary, one after the other: a header, a cookie, and weight for the rest."""
+    terms, all_to_it = canary.terms, actions.canary(rule)
+    if terms.header and terms.value:
+        yield HeaderMatch(terms.header, ValueMatch("exact", terms.value)), all_to_it
+    elif terms.header and terms.pattern:
+        yield HeaderMatch(terms.header, ValueMatch("regex", terms.pattern)), all_to_it
+    elif terms.header:
+        yield HeaderMatch(terms.header, ValueMatch("exact", "always")), all_to_it
+        yield HeaderMatch(terms.header, ValueMatch("exact", "never")), main
+    if terms.cookie:
+        yield HeaderMatch("cookie", _cookie(terms.cookie, "always")), all_to_it
+        yield HeaderMatch("cookie", _cookie(terms.cookie, "never")), main
+    yield None, actions.shared(rule, terms.weight, terms.total) if terms.weight else main
+
+
+def _cookie(name: str, value: str) -> ValueMatch:
+    """Cookies stand in one header, between `; `."""
+    return ValueMatch("regex", rf"(?:.*;\s*)?{re.escape(name)}={value}\s*(?:;.*)?")
+
+
+def _match(rule: Rule) -> PathMatch:
+    any_case = rule.settings.conditions.any_case
     if rule.kind == EXACT:
-        match = PathMatch("exact", rule.path)
-    elif rule.kind == REGEX:
-        match = PathMatch("regex", path_regexes.pattern(rule.path))
-    else:
-        match = PathMatch("everything") if rule.path == "/" else PathMatch("elements", rule.path)
-    action = ToCluster(rule.backend) if rule.backend else Answer(503)
-    return encode_route(Route(f"{rule.kind} {rule.path}", match, action))
+        return PathMatch("exact", rule.path, any_case)
+    if rule.kind == REGEX:
+        return PathMatch("regex", path_regexes.pattern(rule.path))
+    return PathMatch("everything") if rule.path == "/" else PathMatch("elements", rule.path, any_case)

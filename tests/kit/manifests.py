@@ -364,9 +364,13 @@ def ingress(
     class_name: str | None = "isthmus",
     created: str = CREATED,
     rules: Sequence[Manifest] | None = None,
+    annotations: Mapping[str, str] | None = None,
     spec: Fields | None = None,
 ) -> Manifest:
-    """An Ingress of one host and path, or of ``rules`` (see ``ingress_rule``); with ``secret`` its host has TLS."""
+    """An Ingress of one host and path, or of ``rules`` (see ``ingress_rule``); with ``secret`` its host has TLS.
+
+    Names of annotations that have no prefix get isthmus.io/.
+    """
     place, own_name = _split(name)
     own_spec: Manifest = {
         "rules": list(rules) if rules is not None else [ingress_rule(host, (path, service, port), path_type=path_type)]
@@ -375,7 +379,12 @@ def ingress(
         own_spec["ingressClassName"] = class_name
     if secret:
         own_spec["tls"] = [{"hosts": [host], "secretName": secret}]
-    document = _object("networking.k8s.io/v1", "Ingress", place, own_name, {}, {"creationTimestamp": created})
+    metadata: Manifest = {"creationTimestamp": created}
+    if annotations:
+        metadata["annotations"] = {
+            key if "/" in key else f"isthmus.io/{key}": value for key, value in annotations.items()
+        }
+    document = _object("networking.k8s.io/v1", "Ingress", place, own_name, {}, metadata)
     return {**document, "spec": {**own_spec, **(spec or {})}}
 
 

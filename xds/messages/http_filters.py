@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from xds import protos
-from xds.messages.extension import write_ads
+from xds.messages.extension import Extension, extension, write_ads
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -31,3 +31,10 @@ def http_filters() -> tuple[tuple[str, Message, bool], ...]:
         ("envoy.filters.http.header_mutation", _http.header_mutation.v3.HeaderMutation(), True),
         ("envoy.filters.http.on_demand", on_demand, False),
     )
+
+
+def switched_on(name: str, config: Message) -> Extension:
+    """What a route says to have requests pass a filter that is installed disabled."""
+    message = protos.envoy.config.route.v3.FilterConfig()
+    message.config.Pack(config, deterministic=True)
+    return extension(name, message)

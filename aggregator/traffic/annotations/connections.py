@@ -6,11 +6,16 @@ alone, what is unlike the default stands in the key (`Connections.text`), and is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from aggregator.traffic.annotations.given import Given, Refused
+
+ANNOTATIONS: Final[Mapping[str, str]] = {
+    "backend-protocol": "What is spoken to the backend: HTTP, HTTPS, GRPC or GRPCS.",
+}
 
 _PROTOCOLS: Final = {"HTTP": "", "HTTPS": "https", "GRPC": "grpc", "GRPCS": "grpcs"}
 

@@ -45,6 +45,11 @@ class Given:
         self._read: set[str] = set()
         self.problems: list[Problem] = []
 
+    @property
+    def read(self) -> frozenset[str]:
+        """The names that have been asked for, whether they were there or not."""
+        return frozenset(self._read)
+
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
@@ -62,6 +67,10 @@ class Given:
             self.problems.append(Problem("AnnotationInvalid", key, f"is {text[:80]!r}, {error}"))
             return default
 
+    def names(self, prefix: str) -> list[str]:
+        """The names that begin so, in order, for annotations whose names say what they are about."""
+        return sorted(name for name in self._values if name.startswith(prefix))
+
     def refuse(self, name: str, detail: str, code: str = "AnnotationInvalid") -> None:
         """Keeps what is wrong with an annotation that can be read by itself."""
         self._read.add(name)
@@ -72,6 +81,12 @@ class Given:
         """Name and key of all that nobody has asked for, in the order of their keys."""
         left = [(name, key) for name, (key, _) in self._values.items() if name not in self._read]
         return sorted(left, key=lambda one: one[1])
+
+
+def key_of(annotations: Labels, name: str) -> str:
+    """The full name of the annotation that counts; the name itself if there is none."""
+    keys = {key for key, _ in annotations}
+    return next((prefix + name for prefix in ANNOTATION_PREFIXES if prefix + name in keys), name)
 
 
 def flag(text: str) -> bool:

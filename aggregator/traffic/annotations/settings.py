@@ -11,25 +11,21 @@ from typing import Final
 
 import msgspec
 
+from aggregator.traffic.annotations import services
+from aggregator.traffic.annotations.canary import Canary, canary
+from aggregator.traffic.annotations.conditions import Conditions, conditions
 from aggregator.traffic.annotations.connections import Connections, connections
+from aggregator.traffic.annotations.cors import Cors, cors
 from aggregator.traffic.annotations.given import Given, Problem
+from aggregator.traffic.annotations.headers import Headers, headers
 from aggregator.traffic.annotations.matching import Matching, matching
+from aggregator.traffic.annotations.names import names
 from aggregator.traffic.annotations.redirects import Redirects, redirects
+from aggregator.traffic.annotations.refused import WITHOUT_EFFECT, unsupported
+from aggregator.traffic.annotations.retries import Retries, retries
+from aggregator.traffic.annotations.rewrites import Rewrites, rewrites
+from aggregator.traffic.annotations.timeouts import Timeouts, timeouts
 from watchers.facts.keys import Labels
-
-WITHOUT_EFFECT: Final = frozenset(
-    {
-        "client-body-buffer-size",
-        "enable-rewrite-log",
-        "http2-push-preload",
-        "proxy-buffer-size",
-        "proxy-buffering",
-        "proxy-buffers-number",
-        "proxy-max-temp-file-size",
-        "proxy-request-buffering",
-    }
-)
-"""Annotations about the insides of another proxy, which nobody misses here."""
 
 
 class Settings(msgspec.Struct, frozen=True, gc=False):
@@ -38,15 +34,46 @@ class Settings(msgspec.Struct, frozen=True, gc=False):
     redirects: Redirects
     connections: Connections
     matching: Matching
+    rewrites: Rewrites
+    timeouts: Timeouts
+    retries: Retries | None
+    cors: Cors | None
+    headers: Headers
+    conditions: Conditions
+    services: services.Services
+    canary: Canary | None
+    names: tuple[str, ...]
+
+
+def read(given: Given) -> Settings:
+    """The settings of an Ingress; what is wrong with them stands in `given`."""
+    rewritten = rewrites(given)
+    return Settings(
+        redirects=redirects(given),
+        connections=connections(given),
+        matching=matching(given, rewritten=bool(rewritten.path)),
+        rewrites=rewritten,
+        timeouts=timeouts(given),
+        retries=retries(given),
+        cors=cors(given),
+        headers=headers(given),
+        conditions=conditions(given),
+        services=services.services(given),
+        canary=canary(given),
+        names=names(given),
+    )
 
 
 @lru_cache(maxsize=1024)
 def settings(annotations: Labels) -> tuple[Settings, tuple[Problem, ...]]:
     """The settings of an Ingress with these annotations, and what is wrong with them."""
     given = Given(annotations)
-    found = Settings(redirects(given), connections(given), matching(given))
+    found = read(given)
     for name, key in given.unread():
-        if name not in WITHOUT_EFFECT:
+        refusal = unsupported(name)
+        if refusal:
+            given.problems.append(Problem("AnnotationUnsupported", key, refusal))
+        elif name not in WITHOUT_EFFECT:
             given.problems.append(Problem("AnnotationUnknown", key, "has no meaning here"))
     return found, tuple(given.problems)
 

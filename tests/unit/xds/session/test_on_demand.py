@@ -103,3 +103,14 @@ def test_the_end_is_the_views_too() -> None:
     )
     on_demand.close()
     assert reading.closed
+
+
+def test_names_that_begin_as_is_said_stand_too_from_when_they_exist() -> None:
+    view = View({"standing": "1", "copy|b": "1", "copy|a": "1", "other": "1"})
+    reading = Reading(view)
+    view.readings.append(reading)
+    on_demand = OnDemand(reading, {"standing"}, ("copy|",))
+    assert [name for name, _ in on_demand.items()] == ["standing", "copy|a", "copy|b"]
+    on_demand.take()
+    view.change({"copy|c": "1", "other": "2"})
+    assert list(on_demand.take().changes) == ["copy|c"]
