@@ -138,6 +138,53 @@ async def test_an_exact_host_that_comes_takes_its_own_from_the_wildcard_and_give
     assert told == [(SCOPED_ROUTE_TYPE, 1, 0), (SCOPED_ROUTE_TYPE, 0, 1)]
 
 
+# Filters that routes switch on.
+
+CORS = {"nginx.ingress.kubernetes.io/enable-cors": "true"}
+
+
+def with_cors(name: str, host: str, **fields: Any) -> m.Manifest:
+    document = m.ingress(name, host, "web", **fields)
+    document["metadata"]["annotations"] = CORS
+    return document
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_filters_of_a_route_are_passed_however_its_host_was_found(gateway: IngressGateway, tls: bool) -> None:
+    gateway.apply(
+        *gateway.secured("a.foo.example", path="/secured"),
+        with_cors("shop/exact", "b.foo.example", path="/filtered"),
+        m.ingress("shop/plain", "b.foo.example", "web", path="/plain"),
+        with_cors("shop/wild", "*.foo.example", path="/filtered"),
+        m.ingress("shop/wild-plain", "*.foo.example", "web", path="/plain"),
+        with_cors("shop/all", "", path="/filtered"),
+    )
+    await gateway.answers(200, "a.foo.example", "/secured")
+    origin = {"origin": "https://elsewhere.example"}
+    for host in ("b.foo.example", "B.Foo.Example", "c.foo.example", "C.Foo.Example", "other.example", "Other"):
+        answer = await gateway.get("a.foo.example", "/filtered", tls=tls, headers={"host": host, **origin})
+        assert (answer.status, "access-control-allow-origin" in answer.headers) == (200, True), host
+        seen = json.loads(answer.body)["headers"]
+        assert (seen["host"], seen["x-forwarded-proto"]) == (host.lower(), "https" if tls else "http")
+        assert not [name for name in seen if name.startswith("x-isthmus")]
+        assert len(seen["x-forwarded-for"].split(",")) == 1
+    for host in ("b.foo.example", "B.Foo.Example", "c.foo.example"):
+        answer = await gateway.get("a.foo.example", "/plain", tls=tls, headers={"host": host, **origin})
+        assert (answer.status, "access-control-allow-origin" in answer.headers) == (200, False), host
+    assert gateway.refused() == []
+
+
+async def test_nobody_gets_to_another_host_by_naming_the_one_that_goes_through_the_gateway_again(
+    gateway: IngressGateway,
+) -> None:
+    gateway.apply(with_cors("shop/exact", "b.foo.example"), *gateway.secured("a.foo.example", path="/secured"))
+    await gateway.answers(200, "a.foo.example", "/secured")
+    forged = {"x-isthmus-again-class": "default", "x-isthmus-again-host": "b.foo.example", "x-isthmus-class": "again"}
+    assert await gateway.status("a.foo.example", tls=False, headers={"host": "again/", **forged}) == 400
+    assert await gateway.status("a.foo.example", tls=False, headers={"host": "again", **forged}) == 404
+    assert await gateway.status("a.foo.example", headers={"host": "again", **forged}) == 421
+
+
 # Regular expressions.
 
 
