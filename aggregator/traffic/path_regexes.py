@@ -19,7 +19,7 @@ LARGEST: Final = 1000
 """Instructions of a compiled pattern. Proxies are started with this limit (aggregator.operate.bootstrap), and it bounds
 what comparing one byte of a request's path may cost."""
 
-_UNICODE_CLASS: Final = re.compile(r"\\[pP]")
+UNICODE_CLASS: Final = re.compile(r"\\[pP]")
 """Takes 10 ms to compile, and there is nothing for it to match: what is not ASCII is escaped in paths."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9/_~%@:!;=,&'-]{1,900}")
 """What stands for itself, an instruction for each character, and need not be compiled."""
@@ -41,7 +41,7 @@ def problem(path: str) -> str:
         return "holds characters that no path of a request has"
     if _PLAIN.fullmatch(path):
         return ""
-    if _UNICODE_CLASS.search(path):
+    if UNICODE_CLASS.search(path):
         return "names a class of Unicode characters, of which no path of a request has any"
     # By itself as well, lest it closes the group of the whole pattern.
     return refused(path) or refused(pattern(path))

@@ -14,9 +14,10 @@ from typing import Final
 from aggregator.traffic.annotations.tls import TlsSettings
 from aggregator.traffic.tls_classes import COMMON, REFUSED, Chain, Chains, roots_name
 from xds.messages.downstream_tls import Clients, DownstreamTls, downstream_tls
+from xds.messages.fallback import AGAIN
 from xds.messages.filters import AccessLog, access_logs, tcp_proxy, tls_inspector
-from xds.messages.hbone import Profile, originating_listeners
-from xds.messages.http_connection_manager import LOGGED, ClientDetails, scoped_manager
+from xds.messages.hbone import Profile, internal_listener, originating_listeners
+from xds.messages.http_connection_manager import LOGGED, ClientDetails, manager_again, scoped_manager
 from xds.messages.http_filters import CLUSTER_TIMEOUT
 from xds.messages.listener import FilterChain, Listener, ListenerFilter, SocketAddress
 from xds.messages.matcher import SERVER_NAME, ServerNameMatch, Unlike, encode_matcher
@@ -44,6 +45,7 @@ def listeners(features: Mapping[str, str], network: str, log_file: str, chains: 
         listener_filters=(ListenerFilter(tls_inspector()),),
         matcher=_matcher(chains.names),
     )
+    yield internal_listener(AGAIN, manager_again(logs), restore_destination=False)
     yield from originating_listeners(Profile.STOCK, network, "gateway")
 
 

@@ -21,7 +21,8 @@ from aggregator.traffic.rules import Canary, Rule
 from aggregator.traffic.tls_classes import COMMON
 from aggregator.views import ingress_actions as actions
 from xds.encoded import Encoded
-from xds.messages.fallback import ALL_HOSTS, FALLBACK_FILTERS
+from xds.messages.fallback import AGAIN, AGAIN_HOST, ALL_HOSTS, FALLBACK_FILTERS
+from xds.messages.forwarding import Forwarding
 from xds.messages.http_connection_manager import SCOPE_HEADERS
 from xds.messages.route import (
     CHALLENGES,
@@ -34,6 +35,7 @@ from xds.messages.route import (
     PathMatch,
     Redirect,
     Route,
+    ToCluster,
     ValueMatch,
     encode_route,
 )
@@ -85,6 +87,12 @@ def guard_routes(host: Host) -> tuple[Encoded, ...]:
 
 def _proves(rule: Rule) -> bool:
     return rule.kind != REGEX and f"{rule.path}/".startswith(CHALLENGES)
+
+
+def scope_again(name: str) -> Encoded:
+    """The scope that sends requests through the gateway once more (xds.messages.fallback), whatever they are for."""
+    again = Route(AGAIN, PathMatch("everything"), ToCluster(AGAIN, Forwarding(idle=0)))
+    return encode_scope(Scope(name, (AGAIN, AGAIN_HOST), AGAIN, (encode_route(again),), (), FALLBACK_FILTERS))
 
 
 def _routes(host: Host) -> Iterator[Encoded]:

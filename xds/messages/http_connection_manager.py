@@ -20,7 +20,7 @@ from msgspec import Struct
 from xds import protos
 from xds.messages.client_certificates import CLIENT_HEADERS, allowed_names, told_headers
 from xds.messages.extension import Extension, extension, write_ads, write_extension
-from xds.messages.fallback import fallback
+from xds.messages.fallback import AGAIN, AGAIN_HEADERS, fallback
 from xds.messages.filters import STARTED, AccessLog, http_router, write_access_log
 from xds.messages.http_filters import ON_DEMAND, Filters, http_filters
 
@@ -61,6 +61,7 @@ LOGGED: Final = {
 """What is written down of each request."""
 
 _ext = protos.envoy.extensions
+_hcm = _ext.filters.network.http_connection_manager.v3.HttpConnectionManager
 
 
 class ClientDetails(Struct, frozen=True, gc=False):
@@ -132,14 +133,14 @@ def scoped_manager(
     scoped.scoped_rds.scoped_rds_config_source.initial_fetch_timeout.SetInParent()  # 0: no routes are no answer
     if clients is not None and clients.names:
         write_extension(config.http_filters.add(), allowed_names(clients.names))
-    for script in fallback(HOST_HEADER) if wildcards else ():
+    for script in fallback(CLASS_HEADER, HOST_HEADER) if wildcards else ():
         write_extension(config.http_filters.add(), script)
-    return _finish(config, secure, access_logs, http_filters())
+    return _finish(config, secure, access_logs, http_filters(), wildcards=wildcards)
 
 
 def _manager(stat_prefix: str) -> Manager:
     """What both forms have in common, before their routes."""
-    config = _ext.filters.network.http_connection_manager.v3.HttpConnectionManager(stat_prefix=stat_prefix)
+    config = _hcm(stat_prefix=stat_prefix)
     config.use_remote_address.value = True
     config.normalize_path.value = True
     config.merge_slashes = True
@@ -151,7 +152,9 @@ def _manager(stat_prefix: str) -> Manager:
     return config
 
 
-def _finish(config: Manager, secure: bool, access_logs: tuple[AccessLog, ...], filters: Filters) -> Extension:
+def _finish(
+    config: Manager, secure: bool, access_logs: tuple[AccessLog, ...], filters: Filters, *, wildcards: bool = False
+) -> Extension:
     """The same behind them."""
     if secure:
         mapper = config.local_reply_config.mappers.add()
@@ -162,7 +165,37 @@ def _finish(config: Manager, secure: bool, access_logs: tuple[AccessLog, ...], f
         write_extension(added, extension(name, message))
     write_extension(config.http_filters.add(), http_router())
     for log in access_logs:
-        write_access_log(config.access_log.add(), log)
+        line = config.access_log.add()
+        write_access_log(line, log)
+        if wildcards:
+            # What is sent to the listener AGAIN is written down there, where one sees what became of it. The header is
+            # ours: it was set when the request came, and is gone once a host's routes were found.
+            gone, other = (line.filter.or_filter.filters.add().header_filter.header for _ in range(2))
+            gone.name, gone.present_match, gone.invert_match = CLASS_HEADER, True, True
+            other.name, other.string_match.exact, other.invert_match = CLASS_HEADER, AGAIN, True
+    return extension("envoy.filters.network.http_connection_manager", config)
+
+
+def manager_again(access_logs: tuple[AccessLog, ...] = ()) -> Extension:
+    """The network filter of the listener AGAIN (xds.messages.fallback), which finds scopes by the keys it is told.
+
+    Requests come from another manager of the same Envoy, which knew the client, and has written of each what is to be.
+    """
+    config = _hcm.FromString(scoped_manager(AGAIN, AGAIN, secure=False, access_logs=access_logs).data)
+    config.use_remote_address.value = False
+    config.forward_client_cert_details = _hcm.ALWAYS_FORWARD_ONLY
+    del config.early_header_mutation_extensions[:]
+    mutation = _ext.http.early_header_mutation.header_mutation.v3.HeaderMutation()
+    for key, told in zip(SCOPE_HEADERS, AGAIN_HEADERS, strict=True):
+        append = mutation.mutations.add().append
+        append.header.key, append.header.value = key, f"%REQ({told})%"
+        append.append_action = protos.envoy.config.core.v3.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+    for told in AGAIN_HEADERS:
+        mutation.mutations.add(remove=told)
+    write_extension(
+        config.early_header_mutation_extensions.add(),
+        extension("envoy.http.early_header_mutation.header_mutation", mutation),
+    )
     return extension("envoy.filters.network.http_connection_manager", config)
 
 

@@ -38,8 +38,10 @@ def expression(text: str) -> str:
     """A regular expression in the syntax of RE2 that is compared with a whole value."""
     if not text or len(text) > LONGEST_EXPRESSION or not _VALUE.fullmatch(text):
         raise Refused(f"must be a regular expression of at most {LONGEST_EXPRESSION} printable ASCII characters")
-    if path_regexes.refused(text):
-        raise Refused(f"must be a regular expression: it {path_regexes.refused(text)}")
+    if path_regexes.UNICODE_CLASS.search(text):
+        raise Refused("must be a regular expression without classes of Unicode characters")
+    if fault := path_regexes.refused(text):
+        raise Refused(f"must be a regular expression: it {fault}")
     return text
 
 
