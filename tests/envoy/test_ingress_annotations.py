@@ -220,6 +220,32 @@ async def test_what_a_backend_sees_of_a_request(gateway: IngressGateway) -> None
     assert not any(name.startswith("x-isthmus") for name in headers)
 
 
+async def test_paths_are_made_of_what_a_regular_expression_found_in_them(gateway: IngressGateway) -> None:
+    kind = {"path_type": "ImplementationSpecific"}
+    rewritten = {NGINX + "rewrite-target": "/$2"}
+    gateway.apply(
+        plain("a.example", rewritten, path="/re(/|$)(.*)", **kind),
+        plain("a.example", {}, "nothing", name="sibling", path="/sib.ing", **kind),
+        plain("b.example", {NGINX + "rewrite-target": "/all/$1"}, path="/(?:x|y)(\\d+)", **kind),
+        plain("c.example", {NGINX + "rewrite-target": "/fixed$1"}, path="/foo"),
+        plain("d.example", {NGINX + "rewrite-target": "/fixed", NGINX + "use-regex": "false"}, path="/foo"),
+    )
+    await answers(gateway, 200, "d.example", "/foo", tls=False)
+    expected = {
+        ("a.example", "/re/a/b?q=1"): "/a/b?q=1",
+        ("a.example", "/re"): "/",
+        ("a.example", "/RE/A"): "/A",
+        ("b.example", "/x12/y3"): "/all/12",
+        ("c.example", "/foo/bar"): "/fixed",
+        ("c.example", "/foobar?q"): "/fixed?q",
+        ("d.example", "/foo/bar"): "/fixed",
+    }
+    assert {key: (await seen(gateway, *key))[0] for key in expected} == expected
+    assert await gateway.status("d.example", "/foobar", tls=False) == 404
+    for path, status in (("/sibling", 503), ("/SIBXING/x", 503), ("/re", 200), ("/rex", 404)):
+        assert await gateway.status("a.example", path, tls=False) == status
+
+
 async def test_what_a_visitor_sees_of_an_answer(gateway: IngressGateway, following: Application) -> None:
     del following
     annotations = {

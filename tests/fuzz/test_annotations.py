@@ -97,7 +97,7 @@ def test_gateways_take_what_any_ingresses_make_of_their_hosts() -> None:
         assert not bounded(world.step).failures
         for (where, _), resource in world.resources.items():
             if where == view.name:
-                acceptable(protos.envoy.config.route.v3.ScopedRouteConfiguration.FromString(resource.body))
+                acceptable(protos.envoy.config.route.v3.ScopedRouteConfiguration.FromString(bytes(resource.body)))
 
     paths = st.sampled_from(["/", "/x", "/re(/|$)(.*)", "/((a))", "/(?:a)(b)?"])
     kinds = st.sampled_from(["Prefix", "Exact", "ImplementationSpecific"])

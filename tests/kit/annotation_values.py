@@ -104,7 +104,7 @@ NAMES: Final = st.one_of(
 
 
 @st.composite
-def annotations(draw: st.DrawFn, hostile: bool = True) -> dict[str, Any]:
+def annotated(draw: st.DrawFn, hostile: bool = True) -> dict[str, Any]:
     """Annotations of an Ingress by their full names."""
     found: dict[str, Any] = {}
     for _ in range(draw(st.integers(0, 6))):

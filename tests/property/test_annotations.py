@@ -12,7 +12,7 @@ from aggregator.views.ingress_gateway import view_of
 from aggregator.views.view import View
 from tests.kit import manifests as m
 from tests.kit.acceptable import acceptable
-from tests.kit.annotation_values import SOUND, annotations
+from tests.kit.annotation_values import SOUND, annotated
 from tests.kit.manifests import Manifest
 from tests.kit.world import World
 from xds import protos
@@ -37,7 +37,7 @@ def ingresses(draw: st.DrawFn) -> Manifest:
     return m.ingress(
         f"shop/{draw(st.sampled_from('abcd'))}",
         rules=[m.ingress_rule(host, *paths, path_type=kind)],
-        annotations=draw(annotations()),
+        annotations=draw(annotated()),
         created=draw(st.sampled_from(("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"))),
         spec=draw(st.sampled_from(({}, {"tls": [{"hosts": [host or "a.example"], "secretName": "t"}]}))),
     )
@@ -59,7 +59,7 @@ def test_gateways_take_what_they_are_told_and_know_all_it_names(some: list[Manif
     for (where, name), resource in one.resources.items():
         if where != VIEWS[0].name:
             continue
-        scope = protos.envoy.config.route.v3.ScopedRouteConfiguration.FromString(resource.body)
+        scope = protos.envoy.config.route.v3.ScopedRouteConfiguration.FromString(bytes(resource.body))
         assert scope.name == name
         acceptable(scope)
         (host,) = scope.route_configuration.virtual_hosts
@@ -70,7 +70,7 @@ def test_gateways_take_what_they_are_told_and_know_all_it_names(some: list[Manif
 
 
 @settings(max_examples=75, deadline=None)
-@given(st.lists(ingresses(), min_size=1, max_size=4), annotations())
+@given(st.lists(ingresses(), min_size=1, max_size=4), annotated())
 def test_annotations_of_an_ingress_change_no_byte_of_a_host_it_has_no_part_in(
     some: list[Manifest], more: dict[str, Any]
 ) -> None:
@@ -84,7 +84,7 @@ def test_annotations_of_an_ingress_change_no_byte_of_a_host_it_has_no_part_in(
 
 
 @settings(max_examples=200, deadline=None)
-@given(annotations())
+@given(annotated())
 def test_every_value_that_is_refused_is_told_by_the_name_of_its_annotation(given_ones: dict[str, Any]) -> None:
     ingress = m.ingress("shop/a", "a.example", "one", annotations=given_ones)
     one = world(ingress)
@@ -94,7 +94,7 @@ def test_every_value_that_is_refused_is_told_by_the_name_of_its_annotation(given
     assert all(found.entry.cure for found in one.findings())
 
 
-@given(annotations(hostile=False))
+@given(annotated(hostile=False))
 def test_values_that_mean_something_are_no_problem(given_ones: dict[str, Any]) -> None:
     _, problems = settings_of(tuple(sorted(given_ones.items())))
     # But for what says nothing without another.
