@@ -60,7 +60,7 @@ def test_any_annotations_are_settings_and_problems_that_name_them() -> None:
     def one(annotations: dict[str, str]) -> None:
         labels = tuple(sorted(annotations.items()))
         size = sum(len(key) + len(value) for key, value in labels)
-        _, problems = bounded(lambda: settings.__wrapped__(labels), size)
+        _, problems = bounded(lambda: settings(labels), size)
         for problem in problems:
             assert problem.annotation in annotations
             assert 0 < len(problem.detail) < 1000
@@ -75,7 +75,7 @@ def test_any_annotations_are_settings_and_problems_that_name_them() -> None:
 
 def test_any_value_changes_something_or_is_told() -> None:
     def one(name: str, value: str) -> None:
-        found, problems = bounded(lambda: settings.__wrapped__(((f"higress.io/{name}", value),)))
+        found, problems = bounded(lambda: settings(((f"higress.io/{name}", value),)))
         assert found != NO_SETTINGS or problems
 
     fuzz(one, st.sampled_from(ALONE), VALUES, share=0.2)

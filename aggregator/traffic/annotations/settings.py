@@ -27,6 +27,9 @@ from aggregator.traffic.annotations.rewrites import Rewrites, rewrites
 from aggregator.traffic.annotations.timeouts import Timeouts, timeouts
 from watchers.facts.keys import Labels
 
+MOST_KEPT: Final = 8192
+"""Characters of an Ingress's annotations up to which what they say is kept beyond the Ingress, for others like it."""
+
 
 class Settings(msgspec.Struct, frozen=True, gc=False):
     """What an Ingress asks for beside its hosts and paths, by subject."""
@@ -64,9 +67,14 @@ def read(given: Given) -> Settings:
     )
 
 
-@lru_cache(maxsize=1024)
 def settings(annotations: Labels) -> tuple[Settings, tuple[Problem, ...]]:
     """The settings of an Ingress with these annotations, and what is wrong with them."""
+    if sum(len(value) for _, value in annotations) > MOST_KEPT:
+        return _settings(annotations)
+    return _kept(annotations)
+
+
+def _settings(annotations: Labels) -> tuple[Settings, tuple[Problem, ...]]:
     given = Given(annotations)
     found = read(given)
     for name, key in given.unread():
@@ -77,6 +85,8 @@ def settings(annotations: Labels) -> tuple[Settings, tuple[Problem, ...]]:
             given.problems.append(Problem("AnnotationUnknown", key, "has no meaning here"))
     return found, tuple(given.problems)
 
+
+_kept = lru_cache(maxsize=1024)(_settings)
 
 NO_SETTINGS: Final = settings(())[0]
 """Those of an Ingress that asks for nothing."""
