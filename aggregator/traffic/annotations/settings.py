@@ -67,6 +67,10 @@ def read(given: Given) -> Settings:
     )
 
 
+NO_SETTINGS: Final = read(Given(()))
+"""Those of an Ingress that asks for nothing."""
+
+
 def settings(annotations: Labels) -> tuple[Settings, tuple[Problem, ...]]:
     """The settings of an Ingress with these annotations, and what is wrong with them."""
     if sum(len(value) for _, value in annotations) > MOST_KEPT:
@@ -83,10 +87,7 @@ def _settings(annotations: Labels) -> tuple[Settings, tuple[Problem, ...]]:
             given.problems.append(Problem("AnnotationUnsupported", key, refusal))
         elif name not in WITHOUT_EFFECT:
             given.problems.append(Problem("AnnotationUnknown", key, "has no meaning here"))
-    return found, tuple(given.problems)
+    return found if found != NO_SETTINGS else NO_SETTINGS, tuple(given.problems)
 
 
 _kept = lru_cache(maxsize=1024)(_settings)
-
-NO_SETTINGS: Final = settings(())[0]
-"""Those of an Ingress that asks for nothing."""
