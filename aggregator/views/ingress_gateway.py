@@ -21,13 +21,14 @@ from aggregator.security.certificates import Certificate
 from aggregator.traffic.backend_keys import MIRRORED
 from aggregator.traffic.backends import Backend
 from aggregator.traffic.hosts import Hosts
-from aggregator.views.ingress_clusters import cluster
+from aggregator.views.ingress_clusters import CLUSTER_AGAIN, cluster
 from aggregator.views.ingress_listeners import listeners as listeners_of
-from aggregator.views.ingress_routes import scope, scope_name
+from aggregator.views.ingress_routes import scope, scope_again, scope_name
 from aggregator.views.view import ResourceKey, View, ViewKey, listen_address
 from xds.encoded import Encoded, Resource, wrap
 from xds.messages.assignment import ASSIGNMENT_TYPE
 from xds.messages.cluster import CLUSTER_TYPE, encode_cluster
+from xds.messages.fallback import AGAIN
 from xds.messages.hbone import (
     CONNECT_ORIGINATE,
     INNER_CONNECT_ORIGINATE,
@@ -43,7 +44,9 @@ from xds.messages.scope import SCOPED_ROUTE_TYPE
 from xds.messages.secret import SECRET_TYPE, KeyPair, encode_key_pair
 
 ROLE: Final = "ingress"
-STANDING_CLUSTERS: Final = frozenset({CONNECT_ORIGINATE, INNER_CONNECT_ORIGINATE, OUTER_CONNECT_ORIGINATE})
+STANDING_CLUSTERS: Final = frozenset(
+    {CONNECT_ORIGINATE, INNER_CONNECT_ORIGINATE, OUTER_CONNECT_ORIGINATE, AGAIN}
+)
 """The clusters a gateway is told without asking for their names; all others come on demand."""
 STANDING_PREFIXES: Final = (f"{MIRRORED}|",)
 """So do names of clusters begin that are told without being asked for, too: nobody asks for what copies are sent to."""
@@ -101,13 +104,18 @@ def declare(
     def standing_clusters(at: At, _name: str, view: View) -> Iterable[tuple[ResourceKey, Resource]]:
         if view.type_url == CLUSTER_TYPE:
             trusted = accepted(model.mesh(at).trust_domain, model.trust_domains.others(at))
-            for cluster in originating_clusters(Profile.STOCK, trusted):
+            for cluster in (*originating_clusters(Profile.STOCK, trusted), CLUSTER_AGAIN):
                 yield (view.name, cluster.name), wrap(CLUSTER_TYPE, cluster.name, encode_cluster(cluster))
+
+    def standing_scopes(_at: At, _name: str, view: View) -> Iterable[tuple[ResourceKey, Resource]]:
+        if view.type_url == SCOPED_ROUTE_TYPE:
+            yield (view.name, AGAIN), wrap(SCOPED_ROUTE_TYPE, AGAIN, scope_again(AGAIN))
 
     scopes = graph.expand("scopes of hosts", model.hosts.hosts, lambda _, host, one: ((scope_name(host), one),))
     return [
         graph.expand("listeners of ingress gateways", named, listeners),
         graph.expand("standing clusters of ingress gateways", named, standing_clusters),
+        graph.expand("standing scopes of ingress gateways", named, standing_scopes),
         graph.pair(
             "scopes of ingress gateways",
             by_type,

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from aggregator.views.ingress_routes import DEFAULT_CLASS
+from xds.messages.fallback import AGAIN
 from xds.messages.filters import access_logs, tls_inspector
-from xds.messages.hbone import Profile, originating_listeners
-from xds.messages.http_connection_manager import LOGGED, on_demand_tls, scoped_manager
+from xds.messages.hbone import Profile, internal_listener, originating_listeners
+from xds.messages.http_connection_manager import LOGGED, manager_again, on_demand_tls, scoped_manager
 from xds.messages.listener import FilterChain, Listener, ListenerFilter, SocketAddress
 from xds.messages.matcher import SERVER_NAME, ExactMatch, encode_matcher
 from xds.messages.secret import ROOTS, WORKLOAD_CERTIFICATE
@@ -48,4 +49,5 @@ def listeners(features: Mapping[str, str], network: str, log_file: str) -> Itera
         listener_filters=(ListenerFilter(tls_inspector()),),
         matcher=_CHAINS,
     )
+    yield internal_listener(AGAIN, manager_again(), restore_destination=False)
     yield from originating_listeners(Profile.STOCK, network, "gateway")

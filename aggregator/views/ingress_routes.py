@@ -20,7 +20,8 @@ from aggregator.traffic.ingresses import EXACT, PREFIX, REGEX
 from aggregator.traffic.rules import Canary, Rule
 from aggregator.views import ingress_actions as actions
 from xds.encoded import Encoded
-from xds.messages.fallback import ALL_HOSTS, FALLBACK_FILTERS
+from xds.messages.fallback import AGAIN, AGAIN_HOST, ALL_HOSTS, FALLBACK_FILTERS
+from xds.messages.forwarding import Forwarding
 from xds.messages.http_connection_manager import SCOPE_HEADERS
 from xds.messages.route import (
     NOT_FOUND,
@@ -31,6 +32,7 @@ from xds.messages.route import (
     PathMatch,
     Redirect,
     Route,
+    ToCluster,
     ValueMatch,
     encode_route,
 )
@@ -60,6 +62,12 @@ def scope(name: str, host: Host) -> Encoded:
     """The scope of a host, as bytes."""
     key = host.host or ALL_HOSTS
     return encode_scope(Scope(name, (DEFAULT_CLASS, key), key, tuple(_routes(host)), SCOPE_HEADERS, FALLBACK_FILTERS))
+
+
+def scope_again(name: str) -> Encoded:
+    """The scope that sends requests through the gateway once more (xds.messages.fallback), whatever they are for."""
+    again = Route(AGAIN, PathMatch("everything"), ToCluster(AGAIN, Forwarding(idle=0)))
+    return encode_scope(Scope(name, (AGAIN, AGAIN_HOST), AGAIN, (encode_route(again),), (), FALLBACK_FILTERS))
 
 
 def _routes(host: Host) -> Iterator[Encoded]:

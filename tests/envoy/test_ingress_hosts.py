@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from tests.kit import manifests as m
 from tests.kit.ingress_gateway import IngressGateway
+from tests.kit.ports import free_port
 from xds.messages.scope import SCOPED_ROUTE_TYPE
 
 
@@ -136,6 +138,94 @@ async def test_an_exact_host_that_comes_takes_its_own_from_the_wildcard_and_give
     await gateway.answers(200, "a.foo.example", "/wild", tls=False)
     told = [(one.type_url, one.resources, one.removed) for one in gateway.plane.pushes()[before:]]
     assert told == [(SCOPED_ROUTE_TYPE, 1, 0), (SCOPED_ROUTE_TYPE, 0, 1)]
+
+
+# Filters that routes switch on.
+
+CORS = {"nginx.ingress.kubernetes.io/enable-cors": "true"}
+
+
+def with_cors(name: str, host: str, service: str = "web", **fields: Any) -> m.Manifest:
+    document = m.ingress(name, host, service, **fields)
+    document["metadata"]["annotations"] = CORS
+    return document
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_filters_of_a_route_are_passed_however_its_host_was_found(gateway: IngressGateway, tls: bool) -> None:
+    gateway.apply(
+        *gateway.secured("a.foo.example", path="/secured"),
+        with_cors("shop/exact", "b.foo.example", path="/filtered"),
+        m.ingress("shop/plain", "b.foo.example", "web", path="/plain"),
+        with_cors("shop/wild", "*.foo.example", path="/filtered"),
+        m.ingress("shop/wild-plain", "*.foo.example", "web", path="/plain"),
+        with_cors("shop/all", "", path="/filtered"),
+    )
+    await gateway.answers(200, "a.foo.example", "/secured")
+    origin = {"origin": "https://elsewhere.example"}
+    for host in ("b.foo.example", "B.Foo.Example", "c.foo.example", "C.Foo.Example", "other.example", "Other"):
+        answer = await gateway.get("a.foo.example", "/filtered", tls=tls, headers={"host": host, **origin})
+        assert (answer.status, "access-control-allow-origin" in answer.headers) == (200, True), host
+        seen = json.loads(answer.body)["headers"]
+        assert (seen["host"], seen["x-forwarded-proto"]) == (host.lower(), "https" if tls else "http")
+        assert not [name for name in seen if name.startswith("x-isthmus")]
+        assert len(seen["x-forwarded-for"].split(",")) == 1
+    for host in ("b.foo.example", "B.Foo.Example", "c.foo.example"):
+        answer = await gateway.get("a.foo.example", "/plain", tls=tls, headers={"host": host, **origin})
+        assert (answer.status, "access-control-allow-origin" in answer.headers) == (200, False), host
+    assert gateway.refused() == []
+
+
+async def test_bodies_and_websockets_go_through_the_gateway_a_second_time(gateway: IngressGateway) -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        if b"upgrade: websocket" in head:
+            writer.write(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
+        else:
+            writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n")
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            if data.endswith(b"end"):
+                break
+        writer.close()
+
+    port = free_port("127.9.0.40")
+    server = await asyncio.start_server(echo, "127.9.0.40", port)
+    gateway.apply(
+        m.service("shop/echo", ports={"http": (80, port)}, selector={"app": "echo"}),
+        m.pod("shop/echo-1", "127.9.0.40", labels={"app": "echo"}, ambient=False),
+        with_cors("shop/wild", "*.foo.example", service="echo"),
+        m.ingress("shop/ready", "ready.example", "web"),
+    )
+    await gateway.answers(200, "ready.example", tls=False)
+
+    async def exchange(head: bytes, body: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection(gateway.http.host, gateway.http.port, limit=1 << 20)
+        writer.write(head + b"\r\nhost: a.foo.example\r\n\r\n" + body)
+        async with asyncio.timeout(5):
+            answer = await reader.readuntil(b"end")
+        writer.close()
+        return answer
+
+    body = b"x" * 300_000 + b"end"
+    posted = await exchange(b"POST / HTTP/1.1\r\ncontent-length: %d" % len(body), body)
+    assert posted.startswith(b"HTTP/1.1 200 ")
+    assert posted.count(b"x") >= 300_000
+    upgraded = await exchange(b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket", b"to the end")
+    assert upgraded.startswith(b"HTTP/1.1 101 ")
+    assert upgraded.endswith(b"to the end")
+    server.close()
+
+
+async def test_nobody_gets_to_another_host_by_naming_the_one_that_goes_through_the_gateway_again(
+    gateway: IngressGateway,
+) -> None:
+    gateway.apply(with_cors("shop/exact", "b.foo.example"), *gateway.secured("a.foo.example", path="/secured"))
+    await gateway.answers(200, "a.foo.example", "/secured")
+    forged = {"x-isthmus-again-class": "default", "x-isthmus-again-host": "b.foo.example", "x-isthmus-class": "again"}
+    assert await gateway.status("a.foo.example", tls=False, headers={"host": "again/", **forged}) == 400
+    assert await gateway.status("a.foo.example", tls=False, headers={"host": "again", **forged}) == 404
+    assert await gateway.status("a.foo.example", headers={"host": "again", **forged}) == 421
 
 
 # Regular expressions.

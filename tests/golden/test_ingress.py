@@ -19,6 +19,7 @@ from tests.kit import golden
 from tests.kit.world import World, manifests_of
 from xds.messages.assignment import ASSIGNMENT_TYPE
 from xds.messages.cluster import CLUSTER_TYPE
+from xds.messages.fallback import AGAIN
 from xds.messages.listener import LISTENER_TYPE
 from xds.messages.scope import SCOPED_ROUTE_TYPE
 from xds.messages.secret import SECRET_TYPE
@@ -67,7 +68,9 @@ def path_of(match: dict[str, Any]) -> tuple[str, str]:
 
 def ours(world: World) -> Table:
     table: Table = {}
-    for scope in world.told(views()["srds"]).values():
+    for name, scope in world.told(views()["srds"]).items():
+        if name == AGAIN:
+            continue
         (host,) = scope["route_configuration"]["virtual_hosts"]
         rows = table[host["name"]] = []
         for route in host["routes"]:

@@ -15,13 +15,22 @@ from tests.kit.manifests import Manifest
 from tests.kit.world import World
 from xds.messages.assignment import ASSIGNMENT_TYPE
 from xds.messages.cluster import CLUSTER_TYPE
+from xds.messages.fallback import AGAIN
 from xds.messages.listener import LISTENER_TYPE
 from xds.messages.scope import SCOPED_ROUTE_TYPE
 from xds.messages.secret import SECRET_TYPE
 
 CLUSTERS = ("alpha", "beta")
 HOSTS = ("a.example", "b.example", "A.example.", "*.example", "")
-PATHS = ("/", "/x", "/x/", "/x/y")
+SCOPES = ("a.example", "b.example", "*.example", "*")
+"""Keys of the scopes that these hosts have."""
+PATHS = ("/", "/x", "/x/", "/x/y", "/x(/|$)(.*)", "/x(")
+ANNOTATIONS: tuple[m.Fields, ...] = (
+    {},
+    {},
+    {"nginx.ingress.kubernetes.io/use-regex": "true"},
+    {"kubernetes.io/ingress.class": "edge"},
+)
 NAMES = ("one", "two")
 PLACES = ("shop", "crew")
 PORTS: tuple[dict[str, int | tuple[int, int | str] | m.Fields], ...] = (
@@ -49,7 +58,7 @@ def ingresses(draw: st.DrawFn) -> Manifest:
         m.ingress_rule(
             draw(st.sampled_from(HOSTS)),
             *((draw(st.sampled_from(PATHS)), *backend()) for _ in range(draw(st.integers(0, 2)))),
-            path_type=draw(st.sampled_from(("Prefix", "Exact"))),
+            path_type=draw(st.sampled_from(("Prefix", "Exact", "ImplementationSpecific"))),
         )
         for _ in range(draw(st.integers(0, 2)))
     ]
@@ -60,13 +69,15 @@ def ingresses(draw: st.DrawFn) -> Manifest:
     if draw(st.booleans()):
         name, _ = backend()
         spec["defaultBackend"] = {"service": {"name": name, "port": {"number": 80}}}
-    return m.ingress(
+    document = m.ingress(
         f"{draw(st.sampled_from(PLACES))}/{draw(st.sampled_from(NAMES))}",
         rules=rules,
         created=draw(st.sampled_from(DATES)),
         class_name=draw(st.sampled_from(("isthmus", "isthmus", "edge", None))),
         spec=spec,
     )
+    document["metadata"]["annotations"] = draw(st.sampled_from(ANNOTATIONS))
+    return document
 
 
 @st.composite
@@ -157,6 +168,7 @@ def test_what_gateways_are_told_holds_together(events: list[Any]) -> None:
             one.apply(cluster, manifest)
     one.step()
     _, clusters, assignments, scopes, secrets = (one.told(view) for view in VIEWS)
+    del scopes[AGAIN]
     keys = [tuple(part["string_key"] for part in scope["key"]["fragments"]) for scope in scopes.values()]
     assert len(set(keys)) == len(keys)
     named = set()
@@ -165,6 +177,9 @@ def test_what_gateways_are_told_holds_together(events: list[Any]) -> None:
         (host,) = scope["route_configuration"]["virtual_hosts"]
         assert all(route["name"] for route in host["routes"])
         assert host["routes"][-1]["match"] == {"prefix": "/"}
+        # One table is for one host alone: what it has no route for ends in it.
+        assert host["domains"] == ["*"]
+        assert host["name"] == scope["key"]["fragments"][1]["string_key"] in SCOPES
         named |= {route["route"]["cluster"] for route in host["routes"] if "route" in route}
     backends = {name for name in clusters if name.startswith("ing|")}
     assert named <= backends == set(assignments)

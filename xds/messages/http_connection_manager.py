@@ -13,7 +13,7 @@ from typing import Final
 
 from xds import protos
 from xds.messages.extension import Extension, extension, write_ads, write_extension
-from xds.messages.fallback import fallback
+from xds.messages.fallback import AGAIN, AGAIN_HEADERS, fallback
 from xds.messages.filters import STARTED, AccessLog, http_router, write_access_log
 from xds.messages.http_filters import http_filters
 
@@ -52,6 +52,7 @@ LOGGED: Final = {
 """What is written down of each request."""
 
 _ext = protos.envoy.extensions
+_manager = _ext.filters.network.http_connection_manager.v3.HttpConnectionManager
 
 
 def on_demand_tls() -> Extension:
@@ -109,7 +110,7 @@ def scoped_manager(
         mapper = config.local_reply_config.mappers.add()
         mapper.filter.response_flag_filter.flags.append("NR")
         mapper.status_code.value = 421
-    for script in fallback(HOST_HEADER) if wildcards else ():
+    for script in fallback(CLASS_HEADER, HOST_HEADER) if wildcards else ():
         write_extension(config.http_filters.add(), script)
     for name, message, disabled in http_filters():
         added = config.http_filters.add(disabled=disabled)
@@ -117,6 +118,29 @@ def scoped_manager(
     write_extension(config.http_filters.add(), http_router())
     for log in access_logs:
         write_access_log(config.access_log.add(), log)
+    return extension("envoy.filters.network.http_connection_manager", config)
+
+
+def manager_again() -> Extension:
+    """The network filter of the listener AGAIN (xds.messages.fallback), which finds scopes by the keys it is told.
+
+    Requests come from another manager of the same Envoy, which knew the client, and has written of each what is to be.
+    """
+    config = _manager.FromString(scoped_manager(AGAIN, AGAIN, secure=False).data)
+    config.use_remote_address.value = False
+    config.forward_client_cert_details = _manager.ALWAYS_FORWARD_ONLY
+    del config.early_header_mutation_extensions[:]
+    mutation = _ext.http.early_header_mutation.header_mutation.v3.HeaderMutation()
+    for key, told in zip(SCOPE_HEADERS, AGAIN_HEADERS, strict=True):
+        append = mutation.mutations.add().append
+        append.header.key, append.header.value = key, f"%REQ({told})%"
+        append.append_action = protos.envoy.config.core.v3.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+    for told in AGAIN_HEADERS:
+        mutation.mutations.add(remove=told)
+    write_extension(
+        config.early_header_mutation_extensions.add(),
+        extension("envoy.http.early_header_mutation.header_mutation", mutation),
+    )
     return extension("envoy.filters.network.http_connection_manager", config)
 
 

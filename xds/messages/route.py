@@ -13,6 +13,7 @@ from msgspec import Struct
 from xds import protos
 from xds.encoded import Encoded, encode
 from xds.messages.extension import Extension, write_any
+from xds.messages.fallback import FILTERED
 from xds.messages.forwarding import AS_IT_IS, Forwarding, write_forwarding
 from xds.messages.header_changes import UNCHANGED, HeaderChanges, write_headers
 
@@ -103,7 +104,8 @@ class Route(Struct, frozen=True, gc=False):
     """One route. Its name must not be empty: that is how one sees in an access log that there was one.
 
     It is for requests whose path and all `headers` and `query` match. `filters` are configurations of the filters on
-    the way, by the names under which they are installed; `request` and `response` what is done to headers.
+    the way, by the names under which they are installed, of which its name tells (xds.messages.fallback); `request` and
+    `response` what is done to headers.
     """
 
     name: str
@@ -127,7 +129,7 @@ _STATUSES: Final = {
 
 def encode_route(route: Route) -> Encoded:
     """The bytes of a Route."""
-    message = _route.Route(name=route.name)
+    message = _route.Route(name=route.name + FILTERED if route.filters else route.name)
     _write_match(message.match, route)
     match route.action:
         case ToCluster(cluster, how):

@@ -18,6 +18,7 @@ from tests.kit import manifests as m
 from tests.kit.world import World
 from xds.messages.assignment import ASSIGNMENT_TYPE
 from xds.messages.cluster import CLUSTER_TYPE
+from xds.messages.fallback import AGAIN, FALLBACK_FILTERS
 from xds.messages.listener import LISTENER_TYPE
 from xds.messages.scope import SCOPED_ROUTE_TYPE
 from xds.messages.secret import SECRET_TYPE
@@ -104,6 +105,7 @@ def test_a_gateway_listens_where_it_says_and_originates_tunnels() -> None:
     assert places == {
         "http": {"address": "127.0.0.5", "port_value": 1080},
         "https": {"address": "127.0.0.5", "port_value": 1443},
+        "again": None,
         "connect_originate": None,
         "inner_connect_originate": None,
         "outer_connect_originate": None,
@@ -132,10 +134,10 @@ def test_listeners_know_their_network_and_clusters_their_trust_domain() -> None:
     assert "spiffe://mesh.example/" in str(told(world, CLUSTER_TYPE, "connect_originate"))
     world.apply("quay", m.mesh_config_map(trust_domain="other.example"))
     result = world.step()
-    assert changed(result) == {("Cluster", name) for name in STANDING_CLUSTERS}
+    assert changed(result) == {("Cluster", name) for name in STANDING_CLUSTERS - {AGAIN}}
 
 
-def test_standing_clusters_are_those_of_tunnels() -> None:
+def test_standing_clusters_are_those_of_tunnels_and_of_a_second_passage() -> None:
     assert set(world_of().told(view(CLUSTER_TYPE))) == STANDING_CLUSTERS
 
 
@@ -193,6 +195,36 @@ def test_a_host_with_tls_redirects_first_whether_its_certificate_is_there_or_not
 def test_a_backend_that_is_no_service_is_unavailable() -> None:
     rule = {"host": "a.example", "http": {"paths": [{"path": "/", "backend": {"resource": {"name": "x"}}}]}}
     assert routes(world_of(m.ingress("shop/a", rules=[rule])))[0]["direct_response"] == {"status": 503}
+
+
+@pytest.mark.parametrize(("host", "key"), [("*.example", "*.example"), ("", "*")])
+def test_a_host_that_stands_for_many_is_one_scope_like_any_other(host: str, key: str) -> None:
+    scope = told(world_of(m.ingress("shop/a", host, "orders")), SCOPED_ROUTE_TYPE, f"default|{key}")
+    assert scope["key"]["fragments"] == [{"string_key": "default"}, {"string_key": key}]
+    (table,) = scope["route_configuration"]["virtual_hosts"]
+    assert table["domains"] == ["*"]
+    assert [route["name"] for route in table["routes"]] == ["Prefix /"]
+
+
+def test_who_finds_a_scope_at_once_is_spared_the_scripts_that_look_for_others() -> None:
+    configuration = told(world_of(ingress()), SCOPED_ROUTE_TYPE, "default|a.example")["route_configuration"]
+    assert sorted(configuration["typed_per_filter_config"]) == sorted(FALLBACK_FILTERS)
+    assert all(one["disabled"] for one in configuration["typed_per_filter_config"].values())
+
+
+def test_a_route_with_filters_has_a_name_that_says_so() -> None:
+    document = ingress()
+    document["metadata"]["annotations"] = {"nginx.ingress.kubernetes.io/enable-cors": "true"}
+    assert [one["name"] for one in routes(world_of(document))] == ["Prefix / with filters"]
+
+
+def test_a_path_that_is_a_regular_expression_is_compared_from_its_beginning_in_any_case() -> None:
+    document = ingress(path="/a(/|$)(.*)", path_type="ImplementationSpecific")
+    document["metadata"]["annotations"] = {"nginx.ingress.kubernetes.io/use-regex": "true"}
+    assert [one["match"] for one in routes(world_of(document))] == [
+        {"safe_regex": {"regex": "(?i)(?:/a(/|$)(.*)).*"}},
+        {"prefix": "/"},
+    ]
 
 
 # Certificates.
@@ -573,6 +605,43 @@ def test_a_host_that_goes_takes_its_own_with_it() -> None:
     result = world.step()
     assert len(changed(result)) == 4
     assert all(value is None for key, value in result.published[RESOURCES].items() if key[0].startswith("ingress|"))
+
+
+def test_one_more_wildcard_costs_its_own_scope_however_many_there_are_and_no_other_host_is_touched() -> None:
+    evaluated = []
+    for hosts in (20, 500):
+        world = world_of(orders(), *(m.ingress(f"shop/w{n}", f"*.w{n}.example", "orders") for n in range(hosts)))
+        world.apply("quay", m.ingress("shop/new", "*.n.example", "orders"))
+        result = world.step()
+        assert changed(result) == {("ScopedRouteConfiguration", "default|*.n.example")}
+        evaluated.append(result.evaluated)
+    assert evaluated[0] == evaluated[1] < 20
+
+
+def test_a_change_of_what_is_for_all_hosts_touches_no_host() -> None:
+    world = busy(3)
+    world.apply("quay", m.ingress("shop/all", "", "h1"), m.ingress("shop/wild", "*.example", "h1"))
+    names = {("ScopedRouteConfiguration", f"default|{key}") for key in ("*", "*.example")}
+    assert changed(world.step()) == names
+    world.delete("quay", m.ingress("shop/all", "", "h1"), m.ingress("shop/wild", "*.example", "h1"))
+    assert changed(world.step()) == names
+
+
+def test_an_ingress_that_goes_to_another_class_is_served_no_more() -> None:
+    world = world_of(orders(), ingress(), m.ingress_class("edge", "example.com/other"))
+    world.apply("quay", ingress(class_name="edge"))
+    assert changed(world.step()) == {
+        ("ScopedRouteConfiguration", "default|a.example"),
+        ("Cluster", ORDERS),
+        ("ClusterLoadAssignment", ORDERS),
+    }
+    assert set(world.told(view(SCOPED_ROUTE_TYPE))) == {AGAIN}
+
+
+def test_spellings_of_a_host_are_one_scope() -> None:
+    spellings = ("A.Example", "a.example.", "a.EXAMPLE")
+    world = world_of(*(m.ingress(f"shop/i{n}", one, "orders", path=f"/{n}") for n, one in enumerate(spellings)))
+    assert set(world.told(view(SCOPED_ROUTE_TYPE))) == {AGAIN, "default|a.example"}
 
 
 def test_one_more_path_changes_its_hosts_scope() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from xds import protos
 from xds.messages import http_connection_manager
-from xds.messages.fallback import FALLBACK_FILTERS
-from xds.messages.http_connection_manager import SCOPE_HEADERS, on_demand_tls, scoped_manager
+from xds.messages.fallback import AGAIN_HEADERS, FALLBACK_FILTERS
+from xds.messages.http_connection_manager import SCOPE_HEADERS, manager_again, on_demand_tls, scoped_manager
 
 ext = protos.envoy.extensions
 Manager = ext.filters.network.http_connection_manager.v3.HttpConnectionManager
@@ -86,8 +86,21 @@ def test_every_filter_a_route_may_need_is_there_and_disabled() -> None:
 
 def test_scripts_that_look_for_wildcards_come_first_where_they_are_wanted() -> None:
     config = Manager.FromString(scoped_manager("http", "default", secure=False, wildcards=True).data)
-    assert [one.name for one in config.http_filters][:3] == [*FALLBACK_FILTERS, "envoy.filters.http.cors"]
-    assert [one.disabled for one in config.http_filters][:2] == [False, False]
+    assert [one.name for one in config.http_filters][:4] == [*FALLBACK_FILTERS, "envoy.filters.http.cors"]
+    assert not any(one.disabled for one in config.http_filters[:3])
+
+
+def test_the_second_passage_finds_scopes_by_what_it_is_told_and_trusts_what_the_first_has_written() -> None:
+    config = Manager.FromString(manager_again().data)
+    (one,) = config.early_header_mutation_extensions
+    mutation = ext.http.early_header_mutation.header_mutation.v3.HeaderMutation.FromString(one.typed_config.value)
+    assert [(one.append.header.key, one.append.header.value) for one in mutation.mutations if not one.remove] == [
+        ("x-isthmus-class", "%REQ(x-isthmus-again-class)%"),
+        ("x-isthmus-host", "%REQ(x-isthmus-again-host)%"),
+    ]
+    assert [one.remove for one in mutation.mutations if one.remove] == list(AGAIN_HEADERS)
+    assert not config.use_remote_address.value
+    assert not set(FALLBACK_FILTERS) & {one.name for one in config.http_filters}
 
 
 def test_websockets_are_let_through() -> None:
