@@ -110,6 +110,7 @@ class ControlPlane:
                 ingress_service=_object(settings.ingress_service),
                 ingress_addresses=settings.ingress_address,
                 regexes_for_whole_hosts=settings.ingress_regex_scope == "host",
+                ingress_snippets=settings.ingress_snippets,
                 stale_after=settings.stale_after,
                 stale_ttl=settings.stale_ttl,
                 api_server=self.clusters.home_session is not None,

@@ -12,6 +12,7 @@ from aggregator.traffic.annotations.given import LONGEST, Given
 from aggregator.traffic.annotations.refused import WITHOUT_EFFECT
 from aggregator.traffic.annotations.settings import NO_SETTINGS, read, settings
 from aggregator.views.ingress_gateway import view_of
+from aggregator.views.view import View
 from tests.kit import manifests as m
 from tests.kit.acceptable import acceptable
 from tests.kit.annotation_values import HOSTILE, NAMES, SOUND
@@ -56,6 +57,13 @@ ALONE = (
 """Annotations that change something whatever they say, if they say anything that has a meaning."""
 
 
+def all_acceptable(world: World, view: View) -> None:
+    """Fails if an Envoy would refuse a scope."""
+    for (where, _), resource in world.resources.items():
+        if where == view.name:
+            acceptable(protos.envoy.config.route.v3.ScopedRouteConfiguration.FromString(bytes(resource.body)))
+
+
 def test_any_annotations_are_settings_and_problems_that_name_them() -> None:
     def one(annotations: dict[str, str]) -> None:
         labels = tuple(sorted(annotations.items()))
@@ -70,7 +78,7 @@ def test_any_annotations_are_settings_and_problems_that_name_them() -> None:
         read(given)
         assert {key for name, key in given.unread() if name not in WITHOUT_EFFECT} <= told
 
-    fuzz(one, ANNOTATIONS, share=0.4)
+    fuzz(one, ANNOTATIONS, share=0.3)
 
 
 def test_any_value_changes_something_or_is_told() -> None:
@@ -79,6 +87,29 @@ def test_any_value_changes_something_or_is_told() -> None:
         assert found != NO_SETTINGS or problems
 
     fuzz(one, st.sampled_from(ALONE), VALUES, share=0.2)
+
+
+SNIPPET = b"""
+more_set_headers "X-A: one" 'X-B: "two"'; # and more
+add_header X-C 3 always; more_clear_headers Server; proxy_set_header X-D "4%";
+if ($host = a) { return 403; }
+return 301 https://to.example$request_uri;
+"""
+
+
+def test_gateways_take_what_any_snippet_makes_of_a_host() -> None:
+    view = view_of(SCOPED_ROUTE_TYPE, lambda _: "")
+    assert view is not None
+
+    def one(text: str) -> None:
+        world = World(ingress_snippets=True)
+        world.ask(view)
+        world.apply("alpha", m.ingress("shop/a", "a.example", "one", annotations={"configuration-snippet": text}))
+        assert not bounded(world.step).failures
+        all_acceptable(world, view)
+
+    texts = damaged(st.just(SNIPPET)).map(lambda data: data.decode("utf-8", "replace"))
+    fuzz(one, texts | st.text("a \n;{}'\"$#\\"), share=0.2)
 
 
 def test_gateways_take_what_any_ingresses_make_of_their_hosts() -> None:
@@ -95,10 +126,8 @@ def test_gateways_take_what_any_ingresses_make_of_their_hosts() -> None:
             m.ingress("shop/b", "a.example", "two", annotations=second, path=path, path_type=kind),
         )
         assert not bounded(world.step).failures
-        for (where, _), resource in world.resources.items():
-            if where == view.name:
-                acceptable(protos.envoy.config.route.v3.ScopedRouteConfiguration.FromString(bytes(resource.body)))
+        all_acceptable(world, view)
 
     paths = st.sampled_from(["/", "/x", "/re(/|$)(.*)", "/((a))", "/(?:a)(b)?"])
     kinds = st.sampled_from(["Prefix", "Exact", "ImplementationSpecific"])
-    fuzz(one, ANNOTATIONS, ANNOTATIONS, paths, kinds, share=0.4)
+    fuzz(one, ANNOTATIONS, ANNOTATIONS, paths, kinds, share=0.3)
