@@ -49,5 +49,5 @@ def listeners(features: Mapping[str, str], network: str, log_file: str) -> Itera
         listener_filters=(ListenerFilter(tls_inspector()),),
         matcher=_CHAINS,
     )
-    yield internal_listener(AGAIN, manager_again(), restore_destination=False)
+    yield internal_listener(AGAIN, manager_again(logs), restore_destination=False)
     yield from originating_listeners(Profile.STOCK, network, "gateway")

@@ -64,7 +64,7 @@ def shows_an_address(document: m.Manifest) -> bool:
     world.apply(document)
     world.settle()
     name = f"{SPACE}/{document['metadata']['name']}"
-    return world.status("Ingress", name).get("loadBalancer") == {"ingress": [{"ip": SHOWN}]}
+    return bool(world.status("Ingress", name).get("loadBalancer") == {"ingress": [{"ip": SHOWN}]})
 
 
 # Default backend.

@@ -102,6 +102,7 @@ async def test_a_gateway_takes_everything_it_is_told(gateway: IngressGateway) ->
     assert not any(refusals.values())
     clusters = {one["cluster"]["name"] for one in await gateway.holds("dynamic_active_clusters")}
     assert {one for one in clusters if not one.startswith("ing|")} == {
+        "again",
         "connect_originate",
         "inner_connect_originate",
         "outer_connect_originate",

@@ -217,6 +217,25 @@ async def test_bodies_and_websockets_go_through_the_gateway_a_second_time(gatewa
     server.close()
 
 
+async def test_the_log_has_each_request_once_with_the_backend_it_went_to(tmp_path: Path, binary: Path) -> None:
+    mesh = {**m.mesh_config_map(), "data": {"mesh": "accessLogFile: /dev/stdout"}}
+    async with IngressGateway(tmp_path, binary, mesh) as gateway:
+        gateway.apply(
+            m.ingress("shop/exact", "b.foo.example", "web"),
+            m.ingress("shop/wild", "*.plain.example", "web"),
+            with_cors("shop/filtered", "*.foo.example"),
+        )
+        await gateway.answers(200, "b.foo.example", "/ready", tls=False)
+        asked = ("b.foo.example", "c.foo.example", "C.Foo.example", "x.plain.example", "unknown.example")
+        await statuses(gateway, *((host, "/logged") for host in asked), ("b.foo.example", "/last"), tls=False)
+        await gateway.envoy.logged(lambda line: line["path"] == "/last")
+        lines = [line for line in gateway.envoy.access_log() if line["path"] == "/logged"]
+        assert [line["host"] for line in lines] == list(asked)
+        assert [line["cluster"] for line in lines] == ["ing|shop|web|80"] * 4 + [None]
+        filtered = "Prefix / with filters"
+        assert [line["route"] for line in lines] == ["Prefix /", filtered, filtered, "Prefix /", None]
+
+
 async def test_nobody_gets_to_another_host_by_naming_the_one_that_goes_through_the_gateway_again(
     gateway: IngressGateway,
 ) -> None:

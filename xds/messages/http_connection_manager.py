@@ -117,16 +117,23 @@ def scoped_manager(
         write_extension(added, extension(name, message))
     write_extension(config.http_filters.add(), http_router())
     for log in access_logs:
-        write_access_log(config.access_log.add(), log)
+        line = config.access_log.add()
+        write_access_log(line, log)
+        if wildcards:
+            # What is sent to the listener AGAIN is written down there, where one sees what became of it. The header is
+            # ours: it was set when the request came, and is gone once a host's routes were found.
+            gone, other = (line.filter.or_filter.filters.add().header_filter.header for _ in range(2))
+            gone.name, gone.present_match, gone.invert_match = CLASS_HEADER, True, True
+            other.name, other.string_match.exact, other.invert_match = CLASS_HEADER, AGAIN, True
     return extension("envoy.filters.network.http_connection_manager", config)
 
 
-def manager_again() -> Extension:
+def manager_again(access_logs: tuple[AccessLog, ...] = ()) -> Extension:
     """The network filter of the listener AGAIN (xds.messages.fallback), which finds scopes by the keys it is told.
 
     Requests come from another manager of the same Envoy, which knew the client, and has written of each what is to be.
     """
-    config = _manager.FromString(scoped_manager(AGAIN, AGAIN, secure=False).data)
+    config = _manager.FromString(scoped_manager(AGAIN, AGAIN, secure=False, access_logs=access_logs).data)
     config.use_remote_address.value = False
     config.forward_client_cert_details = _manager.ALWAYS_FORWARD_ONLY
     del config.early_header_mutation_extensions[:]
