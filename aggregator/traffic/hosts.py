@@ -9,7 +9,6 @@ claims and nothing else, so one more costs itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
 
 import msgspec
 
@@ -20,7 +19,8 @@ from aggregator.order import rank
 from aggregator.security.certificates import Certificate
 from aggregator.traffic import canaries, other_names, path_regexes
 from aggregator.traffic.annotations.conditions import Conditions
-from aggregator.traffic.ingresses import EXACT, PREFIX, REGEX, Claim, ClaimKey, PathClaim, PathKind
+from aggregator.traffic.ingresses import EXACT, PREFIX, REGEX, Claim, ClaimKey, PathClaim
+from aggregator.traffic.path_claims import PathClaims
 from aggregator.traffic.rules import Rule
 from watchers.facts.keys import ObjectKey
 
@@ -42,9 +42,6 @@ class Host(msgspec.Struct, frozen=True, gc=False):
     tls_origin: ObjectKey | None
     root: str = ""
     sent_to: str = ""
-
-
-_Won: TypeAlias = dict[tuple[PathKind, str, Conditions], tuple[Claim, PathClaim]]
 
 
 class Hosts(msgspec.Struct, frozen=True):
@@ -78,12 +75,13 @@ def declare(
                     _note(at, claim.origin, "HostHasNoRule", f"{host} has no rule")
             return Withheld("HostWithoutRule")
         secured = _secured(at, host, order)
+        rules = _rules(at, home, host, order)
         return Host(
             host,
-            _rules(at, home, host, order),
+            rules,
             secured.secret if secured is not None else None,
             secured.origin if secured is not None else None,
-            other_names.root(at, host, order),
+            other_names.root(at, host, order, rules),
             sent_to,
         )
 
@@ -120,7 +118,7 @@ def _secured(at: At, host: str, order: list[Claim]) -> Claim | None:
 
 def _rules(at: At, home: Home, host: str, order: list[Claim]) -> tuple[Rule, ...]:
     wanting = [claim for claim in order if claim.settings.matching.regex and claim.settings.canary is None]
-    won: _Won = {}
+    won = PathClaims()
     taking: list[tuple[Claim, PathClaim]] = []
     for claim in order:
         paths = claim.paths
@@ -138,14 +136,15 @@ def _rules(at: At, home: Home, host: str, order: list[Claim]) -> tuple[Rule, ...
         # Behind all rules of all Ingresses, so that it hides none.
         if claim.default is not None:
             _claim(at, host, claim, claim.default, won)
-    rules = [Rule(path.path, path.kind, path.backend, claim.origin, claim.settings) for claim, path in won.values()]
+    rules = [Rule(path.path, path.kind, path.backend, claim.origin, claim.settings) for claim, path in won.all()]
     rules.sort(key=_before)
     return canaries.attached(at, _shown(host), rules, taking)
 
 
-def _before(rule: Rule) -> tuple[bool, int, bool, str, int, Conditions]:
-    conditions = rule.settings.conditions
-    return rule.kind != EXACT, -len(rule.path), rule.kind == REGEX, rule.path, -conditions.count, conditions
+def _before(rule: Rule) -> tuple[bool, int, bool, bool, str, int, Conditions]:
+    asked = rule.settings.conditions
+    kind, length = rule.kind, -len(rule.path)
+    return kind != EXACT, length, kind == REGEX, asked.any_case, rule.path, -asked.count, asked
 
 
 def _as_regex(path: PathClaim) -> PathClaim:
@@ -160,10 +159,10 @@ def _claim(
     host: str,
     claim: Claim,
     path: PathClaim,
-    won: _Won,
+    won: PathClaims,
 ) -> None:
     """Give a path to a claim, unless an earlier one has it."""
-    winner, first = won.setdefault((path.kind, path.path, claim.settings.conditions), (claim, path))
+    winner, first = won.offer(claim, path)
     if first is path or (path is claim.default and winner.origin == claim.origin):
         return
     by = f"{_named(winner)} ({first.field})"
