@@ -266,8 +266,9 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "CanaryHasNoMain": Entry(
         "warning",
-        "A canary is for a host and path that no other Ingress has; it takes part in nothing.",
-        "Create the Ingress it is a canary of, with the same host, path and pathType, or remove the annotation canary.",
+        "A canary is for a host and path that no other Ingress of its namespace has; it takes part in nothing.",
+        "Create the Ingress it is a canary of, in its namespace and with the same host, path and pathType, or remove"
+        " the annotation canary.",
     ),
     "CanaryClaimed": Entry(
         "warning",

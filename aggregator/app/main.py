@@ -115,6 +115,7 @@ class ControlPlane:
                 ingress_addresses=settings.ingress_address,
                 regexes_for_whole_hosts=settings.ingress_regex_scope == "host",
                 default_certificate=_object(settings.default_certificate),
+                ingress_snippets=settings.ingress_snippets,
                 stale_after=settings.stale_after,
                 stale_ttl=settings.stale_ttl,
                 api_server=self.clusters.home_session is not None,

@@ -340,6 +340,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             value="host|ingress",
         ),
     ] = "host"
+    ingress_snippets: Annotated[
+        bool,
+        Setting(
+            help="Whether Ingresses may say by configuration-snippet what is understood of it here: headers, redirects "
+            "and answers. What else is in it is told and left out.",
+            parse=values.switch,
+            value="true|false",
+            show=values.show_switch,
+            switch=True,
+        ),
+    ] = False
     write_status: Annotated[
         bool,
         Setting(

@@ -39,7 +39,8 @@ class Home(msgspec.Struct, frozen=True):
     `istio_classes`, classes whose controller is Istio's are served as well, in Istio's place. Istio's own kinds count
     if their label istio.io/rev names this `revision`, or if they have none. Ingresses show the addresses of
     `ingress_service` (namespace, name), whose load balancer leads to their gateway, and `ingress_addresses`. With
-    `regexes_for_whole_hosts`, an Ingress that wants paths to be regular expressions has them so for its whole hosts.
+    `regexes_for_whole_hosts`, an Ingress that wants paths to be regular expressions has them so for its whole hosts;
+    with `ingress_snippets`, what is understood of their configuration-snippets counts.
     Hosts without a good certificate are served with that of the Secret `default_certificate` (namespace, name).
     Services that are exported have a host name with `clusterset_domain`, and are global under their own name as well
     unless that is `export_clusterset_only`; whether this process tells home's objects of it, and makes imports, is
@@ -65,6 +66,7 @@ class Home(msgspec.Struct, frozen=True):
     ingress_addresses: tuple[str, ...] = ()
     regexes_for_whole_hosts: bool = True
     default_certificate: tuple[str, str] | None = None
+    ingress_snippets: bool = False
     stale_after: float = 60.0
     stale_ttl: float | None = None
     api_server: bool = False

@@ -1,7 +1,8 @@
 """Canaries: Ingresses that take a share of the requests of others' rules, and have no rules of their own.
 
 In: the rules of a host, and the paths that canaries want of it. Out: the rules, each with the canary that takes part in
-it. A canary belongs to the rule with its path; of several the first in the total order counts.
+it. A canary belongs to the rule with its path, of an Ingress of its own namespace: nobody takes requests from others by
+saying so. Of several the first in the total order counts.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ _Place: TypeAlias = tuple[PathKind, str, Conditions]
 
 def attached(at: At, host: str, rules: Sequence[Rule], canaries: Iterable[tuple[Claim, PathClaim]]) -> tuple[Rule, ...]:
     """The rules of a host with the canaries among them, which come in the total order."""
-    mains: set[_Place] = {(rule.kind, rule.path, rule.settings.conditions) for rule in rules}
+    mains: dict[_Place, str] = {
+        (rule.kind, rule.path, rule.settings.conditions): rule.origin[2] for rule in rules
+    }
     first: dict[_Place, tuple[Claim, PathClaim]] = {}
     for claim, path in canaries:
         place = (path.kind, path.path, claim.settings.conditions)
-        if place not in mains:
-            _note(at, claim, path, "CanaryHasNoMain", f"nothing else is for {path.kind} {path.path} of {host}")
+        if mains.get(place) != claim.origin[2]:
+            what = "is for" if place not in mains else "of its namespace is for"
+            _note(at, claim, path, "CanaryHasNoMain", f"nothing else {what} {path.kind} {path.path} of {host}")
             continue
         winner, taking = first.setdefault(place, (claim, path))
         if taking is not path:

@@ -22,7 +22,8 @@ from aggregator.traffic import canaries, other_names, path_regexes
 from aggregator.traffic.annotations.conditions import Conditions
 from aggregator.traffic.annotations.tls import CLOSED, NO_TLS_SETTINGS, Tls
 from aggregator.traffic.default_certificate import default_key
-from aggregator.traffic.ingresses import EXACT, PREFIX, REGEX, Claim, ClaimKey, PathClaim, PathKind
+from aggregator.traffic.ingresses import EXACT, PREFIX, REGEX, Claim, ClaimKey, PathClaim
+from aggregator.traffic.path_claims import PathClaims
 from aggregator.traffic.rules import Rule
 from watchers.facts.keys import ObjectKey
 
@@ -50,9 +51,6 @@ class Host(msgspec.Struct, frozen=True, gc=False):
     sent_to: str = ""
     speaks: Tls = NO_TLS_SETTINGS
     speaks_origin: ObjectKey | None = None
-
-
-_Won: TypeAlias = dict[tuple[PathKind, str, Conditions], tuple[Claim, PathClaim]]
 
 
 class Hosts(msgspec.Struct, frozen=True):
@@ -97,12 +95,13 @@ def declare(
         speaks, speaks_origin = NO_TLS_SETTINGS, None
         if any(claim.settings.tls is not NO_TLS_SETTINGS for claim in order):
             speaks, speaks_origin, order = _spoken(at, host, order)
+        rules = _rules(at, home, host, order)
         return Host(
             host,
-            _rules(at, home, host, order),
+            rules,
             secured.secret if secured is not None else None,
             secured.origin if secured is not None else None,
-            other_names.root(at, host, order),
+            other_names.root(at, host, order, rules),
             sent_to,
             speaks,
             speaks_origin,
@@ -198,7 +197,7 @@ def _resolved(at: At, claim: Claim) -> Tls:
 
 def _rules(at: At, home: Home, host: str, order: list[Claim]) -> tuple[Rule, ...]:
     wanting = [claim for claim in order if claim.settings.matching.regex and claim.settings.canary is None]
-    won: _Won = {}
+    won = PathClaims()
     taking: list[tuple[Claim, PathClaim]] = []
     for claim in order:
         paths = claim.paths
@@ -216,14 +215,15 @@ def _rules(at: At, home: Home, host: str, order: list[Claim]) -> tuple[Rule, ...
         # Behind all rules of all Ingresses, so that it hides none.
         if claim.default is not None:
             _claim(at, host, claim, claim.default, won)
-    rules = [Rule(path.path, path.kind, path.backend, claim.origin, claim.settings) for claim, path in won.values()]
+    rules = [Rule(path.path, path.kind, path.backend, claim.origin, claim.settings) for claim, path in won.all()]
     rules.sort(key=_before)
     return canaries.attached(at, _shown(host), rules, taking)
 
 
-def _before(rule: Rule) -> tuple[bool, int, bool, str, int, Conditions]:
-    conditions = rule.settings.conditions
-    return rule.kind != EXACT, -len(rule.path), rule.kind == REGEX, rule.path, -conditions.count, conditions
+def _before(rule: Rule) -> tuple[bool, int, bool, bool, str, int, Conditions]:
+    asked = rule.settings.conditions
+    kind, length = rule.kind, -len(rule.path)
+    return kind != EXACT, length, kind == REGEX, asked.any_case, rule.path, -asked.count, asked
 
 
 def _as_regex(path: PathClaim) -> PathClaim:
@@ -238,10 +238,10 @@ def _claim(
     host: str,
     claim: Claim,
     path: PathClaim,
-    won: _Won,
+    won: PathClaims,
 ) -> None:
     """Give a path to a claim, unless an earlier one has it."""
-    winner, first = won.setdefault((path.kind, path.path, claim.settings.conditions), (claim, path))
+    winner, first = won.offer(claim, path)
     if first is path or (path is claim.default and winner.origin == claim.origin):
         return
     by = f"{_named(winner)} ({first.field})"

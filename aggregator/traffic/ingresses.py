@@ -116,7 +116,7 @@ def declare(
         if refusal is not None:
             yield nowhere, refusal
             return
-        asked, problems = settings(ingress.annotations)
+        asked, problems = settings(ingress.annotations, snippets=home.ingress_snippets)
         for problem in (*problems, *elsewhere(asked.services, key[2], ingress.annotations)):
             field = f'metadata.annotations["{problem.annotation}"]'
             at.note(key, Finding(key, problem.code, field, problem.detail))

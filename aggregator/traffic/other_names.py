@@ -14,7 +14,8 @@ import msgspec
 
 from aggregator.findings import Finding
 from aggregator.graph import At, Index
-from aggregator.traffic.ingresses import Claim, ClaimKey
+from aggregator.traffic.ingresses import REGEX, Claim, ClaimKey
+from aggregator.traffic.rules import Rule
 
 CHALLENGES: Final = "/.well-known/acme-challenge/"
 
@@ -50,14 +51,21 @@ def meant(
     return [*claims, *behind], chosen.host if chosen.sent else ""
 
 
-def root(at: At, host: str, claims: Iterable[Claim]) -> str:
-    """The path that requests for the root of a host are sent to; "" for none."""
+def root(at: At, host: str, claims: Iterable[Claim], rules: Iterable[Rule]) -> str:
+    """The path that requests for the root of a host are sent to; "" for none.
+
+    It is for an Ingress of the namespace to say whose rule is for the root, if there is one.
+    """
+    asking = [claim for claim in claims if claim.settings.redirects.root and claim.ruled]
+    if not asking:
+        return ""
+    owner = next((rule for rule in rules if rule.path == "/" and rule.kind != REGEX), None)
     first: Claim | None = None
-    for claim in claims:
+    for claim in asking:
         path = claim.settings.redirects.root
-        if not path or not claim.ruled:
-            continue
-        if first is None:
+        if owner is not None and owner.origin[2] != claim.origin[2]:
+            _note(at, claim, f"the root of {host} is for Ingress {owner.origin[2]}/{owner.origin[3]}")
+        elif first is None:
             first = claim
         elif path != first.settings.redirects.root:
             _note(at, claim, f"the root of {host} is sent elsewhere by {first.origin[2]}/{first.origin[3]}")

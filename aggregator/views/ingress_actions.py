@@ -49,6 +49,8 @@ def action(rule: Rule) -> Action:
         return Redirect(
             elsewhere.status, elsewhere.scheme, elsewhere.host, elsewhere.port, elsewhere.path, elsewhere.before
         )
+    if rule.settings.answer:
+        return Answer(rule.settings.answer)
     return shared(rule, 0, 1)
 
 

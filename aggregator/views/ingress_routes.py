@@ -140,7 +140,7 @@ def _routes_of(rule: Rule, *, secured: bool) -> Iterator[Encoded]:
     if secured:
         https = Redirect(308, "https")
         yield encode_route(Route(f"{name} to-https", all_of_it.match, https, (*headers, *PLAIN_HTTP), query))
-    if rule.canary is None or isinstance(all_of_it.action, Redirect):
+    if rule.canary is None or isinstance(all_of_it.action, Redirect) or asked.answer:
         yield encode_route(all_of_it)
         return
     for header, action in _ways(rule, rule.canary, all_of_it.action):

@@ -220,6 +220,32 @@ async def test_what_a_backend_sees_of_a_request(gateway: IngressGateway) -> None
     assert not any(name.startswith("x-isthmus") for name in headers)
 
 
+async def test_paths_are_made_of_what_a_regular_expression_found_in_them(gateway: IngressGateway) -> None:
+    kind = {"path_type": "ImplementationSpecific"}
+    rewritten = {NGINX + "rewrite-target": "/$2"}
+    gateway.apply(
+        plain("a.example", rewritten, path="/re(/|$)(.*)", **kind),
+        plain("a.example", {}, "nothing", name="sibling", path="/sib.ing", **kind),
+        plain("b.example", {NGINX + "rewrite-target": "/all/$1"}, path="/(?:x|y)(\\d+)", **kind),
+        plain("c.example", {NGINX + "rewrite-target": "/fixed$1"}, path="/foo"),
+        plain("d.example", {NGINX + "rewrite-target": "/fixed", NGINX + "use-regex": "false"}, path="/foo"),
+    )
+    await answers(gateway, 200, "d.example", "/foo", tls=False)
+    expected = {
+        ("a.example", "/re/a/b?q=1"): "/a/b?q=1",
+        ("a.example", "/re"): "/",
+        ("a.example", "/RE/A"): "/A",
+        ("b.example", "/x12/y3"): "/all/12",
+        ("c.example", "/foo/bar"): "/fixed",
+        ("c.example", "/foobar?q"): "/fixed?q",
+        ("d.example", "/foo/bar"): "/fixed",
+    }
+    assert {key: (await seen(gateway, *key))[0] for key in expected} == expected
+    assert await gateway.status("d.example", "/foobar", tls=False) == 404
+    for path, status in (("/sibling", 503), ("/SIBXING/x", 503), ("/re", 200), ("/rex", 404)):
+        assert await gateway.status("a.example", path, tls=False) == status
+
+
 async def test_what_a_visitor_sees_of_an_answer(gateway: IngressGateway, following: Application) -> None:
     del following
     annotations = {
@@ -312,17 +338,21 @@ async def test_failures_are_tried_again_as_an_ingress_wants(gateway: IngressGate
 
 
 async def test_requests_may_take_as_long_as_an_ingress_says(gateway: IngressGateway, following: Application) -> None:
-    del following
     gateway.apply(
         plain("idle.example", {NGINX + "proxy-read-timeout": "1", NGINX + "proxy-send-timeout": "1"}, "next"),
         plain("whole.example", {HIGRESS + "timeout": "1"}, "next"),
+        plain("again.example", {NGINX + "proxy-read-timeout": "1", NGINX + "proxy-next-upstream-tries": "2"}, "next"),
     )
+    await answers(gateway, 200, "again.example", tls=False)
     await answers(gateway, 200, "whole.example", tls=False)
     await answers(gateway, 200, "idle.example", tls=False)
     statuses = await asyncio.gather(
         *(gateway.status(host, "/never", tls=False) for host in ("idle.example", "whole.example"))
     )
     assert statuses == [504, 504]
+    following.requests.clear()
+    assert await gateway.status("again.example", "/never", tls=False) == 504
+    assert len(following.requests) == 2
 
 
 # Canaries and further backends.
@@ -417,6 +447,26 @@ async def test_copies_and_shares_go_to_further_services(gateway: IngressGateway,
     assert first["headers"]["host"] == "mirror.example"
     led = Counter(["x-next" in (await ask(gateway, "shares.example")).headers for _ in range(100)])
     assert min(led[True], led[False]) >= 20
+
+
+# Snippets.
+
+
+async def test_snippets_count_as_far_as_they_are_understood(tmp_path: Path, binary: Path) -> None:
+    said = "more_set_headers 'X-A: 1%'; proxy_set_header X-B 2; if (1) { return 500; } "
+    async with IngressGateway(tmp_path, binary, ingress_snippets=True) as gateway:
+        gateway.apply(
+            plain("a.example", {NGINX + "configuration-snippet": said}),
+            plain("b.example", {NGINX + "configuration-snippet": "return 403;"}),
+            plain("c.example", {NGINX + "configuration-snippet": "return 307 https://to.example/;"}),
+        )
+        await answers(gateway, 403, "b.example", tls=False)
+        assert (await ask(gateway, "a.example")).headers["x-a"] == "1%"
+        assert (await seen(gateway, "a.example"))[1]["x-b"] == "2"
+        assert await location(gateway, "c.example") == (307, "https://to.example/")
+        (finding,) = gateway.plane.control.findings()
+        assert "a block of if" in finding
+        assert gateway.refused() == []
 
 
 # Neighbours.

@@ -1,8 +1,8 @@
 """Which requests the paths of an Ingress are for, beside their paths, as annotations want it.
 
-By method, by header, by parameter of the query, and paths in any case. Rules of two Ingresses for one path are two
-rules if their conditions differ; those with more conditions are tried first. A condition that means nothing holds for
-no request: without it the paths would be for more requests than they should.
+By method, by header, by parameter of the query, and paths in any case. Rules of two Ingresses of a namespace for one
+path are two rules if their conditions differ; those with more conditions are tried first. A condition that means
+nothing holds for no request: without it the paths would be for more requests than they should.
 """
 
 from __future__ import annotations

@@ -54,6 +54,16 @@ def headers(given: Given) -> Headers:
     return found if found != UNCHANGED else UNCHANGED
 
 
+def together(first: Headers, second: Headers) -> Headers:
+    """What both say."""
+    pairs = ((first.request, second.request), (first.response, second.response))
+    request, response = (
+        Changes((*one.removed, *other.removed), (*one.added, *other.added), (*one.put, *other.put))
+        for one, other in pairs
+    )
+    return Headers(request, response)
+
+
 def _changes(given: Given, what: str) -> Changes:
     return Changes(
         given.value(f"{what}-header-control-remove", _names, ()),

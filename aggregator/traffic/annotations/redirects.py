@@ -78,18 +78,20 @@ def redirects(given: Given) -> Redirects:
 
 
 def _elsewhere(given: Given, name: str, otherwise: int) -> Elsewhere | None:
-    status = given.value(f"{name}-code", _status, otherwise)
-    place = given.value(name, _place, None)
-    return msgspec.structs.replace(place, status=status) if place is not None else None
+    code = given.value(f"{name}-code", status, otherwise)
+    found = given.value(name, place, None)
+    return msgspec.structs.replace(found, status=code) if found is not None else None
 
 
-def _status(text: str) -> int:
+def status(text: str) -> int:
+    """The status of a redirect. Raises Refused."""
     if text not in ("301", "302", "303", "307", "308"):
         raise Refused("must be one of 301, 302, 303, 307, 308")
     return int(text)
 
 
-def _place(text: str) -> Elsewhere | None:
+def place(text: str) -> Elsewhere | None:
+    """Where a URL leads, with a status that is still to be filled in. Raises Refused."""
     match = _URL.fullmatch(text)
     if match is None or not text or len(text) > LONGEST:
         raise Refused(f"must be a URL of http or https, or a path, of at most {LONGEST:,} characters")

@@ -29,7 +29,7 @@ _LOGS: Final = "is not per Ingress: access logs and traces are set for the whole
 UNSUPPORTED: Final[Mapping[str, str]] = {
     "auth-cache-*": "is not supported: an authentication service is asked each time",
     "auth-snippet": _CODE,
-    "configuration-snippet": _CODE,
+    "configuration-snippet": f"{_CODE}, or have the operator set --ingress-snippets for the few that are understood",
     "custom-headers": "names a ConfigMap, which is not read: write the headers into response-header-control-update",
     "enable-access-log": _LOGS,
     "enable-opentelemetry": _LOGS,

@@ -18,16 +18,20 @@ from aggregator.traffic.annotations.connections import DEFAULT as DEFAULT_CONNEC
 from aggregator.traffic.annotations.connections import Connections, connections
 from aggregator.traffic.annotations.cors import Cors, cors
 from aggregator.traffic.annotations.given import Given, Problem
-from aggregator.traffic.annotations.headers import Headers, headers
+from aggregator.traffic.annotations.headers import Headers, headers, together
 from aggregator.traffic.annotations.matching import Matching, matching
 from aggregator.traffic.annotations.names import names
 from aggregator.traffic.annotations.redirects import Redirects, redirects
 from aggregator.traffic.annotations.refused import WITHOUT_EFFECT, unsupported
 from aggregator.traffic.annotations.retries import Retries, retries
 from aggregator.traffic.annotations.rewrites import Rewrites, rewrites
+from aggregator.traffic.annotations.snippets import Snippet, snippet
 from aggregator.traffic.annotations.timeouts import Timeouts, timeouts
 from aggregator.traffic.annotations.tls import Tls, tls
 from watchers.facts.keys import Labels
+
+MOST_KEPT: Final = 8192
+"""Characters of an Ingress's annotations up to which what they say is kept beyond the Ingress, for others like it."""
 
 
 class Settings(msgspec.Struct, frozen=True, gc=False):
@@ -46,10 +50,12 @@ class Settings(msgspec.Struct, frozen=True, gc=False):
     canary: Canary | None
     names: tuple[str, ...]
     tls: Tls
+    answer: int = 0
+    """The status that requests are answered with in place of a backend; 0: none."""
 
 
 def read(given: Given) -> Settings:
-    """The settings of an Ingress; what is wrong with them stands in `given`."""
+    """The settings of an Ingress, whatever its snippet says; what is wrong with them stands in `given`."""
     rewritten = rewrites(given)
     asked = tls(given)
     spoken = connections(given)
@@ -72,19 +78,40 @@ def read(given: Given) -> Settings:
     )
 
 
-@lru_cache(maxsize=1024)
-def settings(annotations: Labels) -> tuple[Settings, tuple[Problem, ...]]:
-    """The settings of an Ingress with these annotations, and what is wrong with them."""
+NO_SETTINGS: Final = read(Given(()))
+"""Those of an Ingress that asks for nothing."""
+
+
+def settings(annotations: Labels, *, snippets: bool = False) -> tuple[Settings, tuple[Problem, ...]]:
+    """The settings of an Ingress with these annotations, and what is wrong with them. With `snippets`, those count."""
+    if sum(len(value) for _, value in annotations) > MOST_KEPT:
+        return _settings(annotations, snippets)
+    return _kept(annotations, snippets)
+
+
+def _settings(annotations: Labels, snippets: bool) -> tuple[Settings, tuple[Problem, ...]]:
     given = Given(annotations)
     found = read(given)
+    if snippets:
+        found = _with(found, snippet(given))
     for name, key in given.unread():
         refusal = unsupported(name)
         if refusal:
             given.problems.append(Problem("AnnotationUnsupported", key, refusal))
         elif name not in WITHOUT_EFFECT:
             given.problems.append(Problem("AnnotationUnknown", key, "has no meaning here"))
-    return found, tuple(given.problems)
+    return found if found != NO_SETTINGS else NO_SETTINGS, tuple(given.problems)
 
 
-NO_SETTINGS: Final = settings(())[0]
-"""Those of an Ingress that asks for nothing."""
+def _with(asked: Settings, said: Snippet | None) -> Settings:
+    """Settings, and what a snippet says; it is about headers besides, and about what becomes of requests before all."""
+    if said is None:
+        return asked
+    redirects = asked.redirects
+    if said.elsewhere is not None or said.answer:
+        redirects = msgspec.structs.replace(redirects, elsewhere=said.elsewhere)
+    both = together(asked.headers, said.headers)
+    return msgspec.structs.replace(asked, redirects=redirects, headers=both, answer=said.answer)
+
+
+_kept = lru_cache(maxsize=1024)(_settings)

@@ -61,8 +61,13 @@ def test_a_canary_has_no_rule_of_its_own_whatever_its_age() -> None:
     assert told(world) == []
 
 
-def test_a_canary_may_be_of_another_namespace() -> None:
-    assert taking(world_of(main(), canary("b/canary"))) == "ing|b|next|80"
+def test_a_canary_takes_nothing_from_rules_of_other_namespaces() -> None:
+    world = world_of(main(), canary("b/canary"))
+    assert taking(world) == ""
+    assert told(world) == [("CanaryHasNoMain", "b/canary", FIELD)]
+    world.apply("alpha", canary())
+    world.step()
+    assert taking(world) == "ing|a|next|80"
 
 
 def test_a_canary_without_a_rule_takes_part_in_nothing_and_is_told_until_there_is_one() -> None:

@@ -158,6 +158,22 @@ def test_requests_for_the_root_of_a_host_go_where_its_first_ingress_says() -> No
     assert told(world) == ["b/two"]
 
 
+def test_whose_rule_is_for_the_root_says_where_it_is_sent_and_no_other_namespace() -> None:
+    older = ingress("b/two", "a.example", {"app-root": "/two"}, path="/two", created=OLD)
+    one = ingress("a/one", "a.example", created=NEW)
+    world = world_of(older, one)
+    assert (hosts(world)["a.example"].root, told(world)) == ("", ["b/two"])
+    world.delete("alpha", one)
+    world.step()
+    assert (hosts(world)["a.example"].root, told(world)) == ("/two", [])
+
+
+def test_of_two_paths_for_the_root_the_first_in_order_counts() -> None:
+    first = ingress("a/one", "a.example", {"app-root": "/one"}, path="/one")
+    world = world_of(first, ingress("a/two", "a.example", {"app-root": "/two"}, path="/two", created=NEW))
+    assert (hosts(world)["a.example"].root, told(world)) == ("/one", ["a/two"])
+
+
 # Cost.
 
 

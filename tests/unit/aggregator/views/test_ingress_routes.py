@@ -168,6 +168,15 @@ def test_a_canary_of_a_rule_without_a_backend_takes_what_it_is_asked_for() -> No
     assert [route.get("direct_response", {}).get("status", "") for route in routes(world)] == ["", 503, 503]
 
 
+def test_a_rule_that_is_answered_by_a_snippet_leads_to_no_backend_and_has_no_canary() -> None:
+    world = World("quay", ingress_snippets=True)
+    world.ask(*VIEWS)
+    world.apply("quay", ingress(annotations={"configuration-snippet": "return 403;"}), canary(by_header="x"))
+    world.step()
+    (route,) = routes(world)
+    assert route["direct_response"] == {"status": 403}
+
+
 # Conditions.
 
 
