@@ -15,7 +15,7 @@ from aggregator.security.certificates import subject_of
 from aggregator.security.credential_names import has_scheme
 from aggregator.views import ingress_compatible
 from aggregator.views.rejections import Rejection
-from aggregator.views.view import View
+from aggregator.views.view import ResourceKey, View
 from watchers.facts.keys import ObjectKey
 from xds.messages.secret import SECRET_TYPE
 from xds.records import Record, ResourceRejected
@@ -50,17 +50,30 @@ class Rejections:
             return
         if known is None and len(self._tables.rejections) >= MOST:
             return
-        objects: set[ObjectKey] = set()
-        whole = view.role == ingress_compatible.ROLE and rejected.type_url != SECRET_TYPE
-        # What is made of all objects there are is the fault of one that nobody can name.
-        for collection in () if whole else self._pipeline.told:
-            for _, origin in self._pipeline.graph.origins(collection, key):
-                if isinstance(origin, tuple) and len(origin) == 4:
-                    objects.add(origin)
         if by_name:
             objects = self._credential(view)
+        elif view.role == ingress_compatible.ROLE and rejected.type_url != SECRET_TYPE:
+            # Made of all hosts there are. Whose fault it is nobody can name, but whose loss.
+            objects = self._pod(rejected)
+        else:
+            objects = self._origins(key)
         rejection = Rejection(tuple(sorted(objects)), rejected.version, rejected.by.id, rejected.message)
         self._tables.rejections.apply([(key, rejection)])
+
+    def _origins(self, key: ResourceKey) -> set[ObjectKey]:
+        """The objects that a resource is made from."""
+        found: set[ObjectKey] = set()
+        for collection in self._pipeline.told:
+            for _, origin in self._pipeline.graph.origins(collection, key):
+                if isinstance(origin, tuple) and len(origin) == 4:
+                    found.add(origin)
+        return found
+
+    def _pod(self, rejected: ResourceRejected) -> set[ObjectKey]:
+        """The pod of the proxy that refused."""
+        proxy = rejected.by
+        name = (proxy.identity.pod if proxy.identity is not None else "") or proxy.claimed("NAME")
+        return {(self._pipeline.home.cluster, "Pod", proxy.namespace, name)} if name else set()
 
     def _credential(self, view: View) -> set[ObjectKey]:
         """The object that a credential is read from. The graph knows questions as its origins."""

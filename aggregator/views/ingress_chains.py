@@ -109,6 +109,6 @@ def declare(
 
 def _digest(certificate: Certificate) -> bytes:
     digest = blake2b(digest_size=16)
-    for part in (certificate.chain, certificate.key, certificate.ocsp_staple):
+    for part in (certificate.chain, certificate.key):
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.digest()

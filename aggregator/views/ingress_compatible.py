@@ -209,7 +209,7 @@ def virtual_host(host: Host) -> Encoded:
     name = host.host or "*"
     if name.startswith("*."):
         found = tuple(within_one_label(route, name[2:]) for route in found)
-    return encode_virtual_host(name, (name,), found)
+    return encode_virtual_host(name, (name or "*",), found)
 
 
 def _part(key: tuple[str, str], _: object) -> Iterable[Part]:

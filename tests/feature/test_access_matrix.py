@@ -30,12 +30,12 @@ from xds.messages.assignment import ASSIGNMENT_TYPE
 from xds.messages.authorization import AUTHORIZATION_TYPE
 from xds.messages.cluster import CLUSTER_TYPE
 from xds.messages.listener import LISTENER_TYPE
+from xds.messages.route_table import ROUTE_TYPE
 from xds.messages.scope import SCOPED_ROUTE_TYPE
 from xds.messages.secret import SECRET_TYPE
 from xds.messages.workload import ADDRESS_TYPE, WORKLOAD_TYPE
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
-ROUTE_TYPE = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
 UNKNOWN_TYPE = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
 TYPES = {
     "Address": ADDRESS_TYPE,

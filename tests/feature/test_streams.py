@@ -396,6 +396,29 @@ async def test_streams_beyond_a_limit_are_refused_until_one_ends(limits: Limits,
         assert not second.served.done()
 
 
+@BOTH
+async def test_the_stream_of_a_proxy_that_is_to_be_served_in_another_mode_ends_at_once(
+    server: Server, variant: Variant
+) -> None:
+    pod = ("istio-system", "ztunnel-x")
+    async with Peer(server.streams, variant) as peer:
+        await subscribed(peer)
+        known = server.accounts.pods[pod]
+        for ineffective in (msgspec.structs.replace(known, network="net-2"), None):
+            server.accounts.pods.pop(pod)
+            if ineffective is not None:
+                server.accounts.pods[pod] = ineffective
+            server.streams.look_at({pod})
+        server.accounts.pods[pod] = msgspec.structs.replace(known, mode="compatible")
+        server.streams.look_at({("istio-system", "another")})
+        await turns()
+        assert not peer.served.done()
+        server.streams.look_at({pod})
+        refused = await refusal(peer)
+        assert refused.code is grpc.StatusCode.UNAVAILABLE
+        assert "mode" in refused.message
+
+
 @virtual_time
 async def test_a_drain_ends_all_streams_with_unavailable_spread_over_time(server: Server) -> None:
     peers = [Peer(server.streams) for _ in range(4)]

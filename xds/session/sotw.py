@@ -132,13 +132,14 @@ class SotwExchange(Exchange[SotwRequest]):
     def _compose(self, tick: int, released: int) -> Response | None:
         self._stale = False
         held = {resource.name: resource for resource in self._held}
-        wanted: dict[str, Resource] = {}
-        for name, resource in self._content(held):
-            if self.quarantine.hold(resource) or self.bisection.suspected(resource):
-                if (last_good := held.get(name)) is not None:
-                    wanted[name] = last_good
-            else:
-                wanted[name] = resource
+        wanted = dict(self._content(held))
+        if self.quarantine.occupied or self.bisection.suspects:
+            for name, resource in tuple(wanted.items()):
+                if self.quarantine.hold(resource) or self.bisection.suspected(resource):
+                    if (last_good := held.get(name)) is not None:
+                        wanted[name] = last_good
+                    else:
+                        del wanted[name]
         self._gone = {name: noticed for name, noticed in self._gone.items() if noticed > released and name in held}
         for name in self._gone:
             wanted[name] = held[name]
@@ -149,7 +150,13 @@ class SotwExchange(Exchange[SotwRequest]):
                 self._held = held_then
                 self._answer_due = False
                 return None
-        news = tuple(resource for resource in held_then if held.get(resource.name) != resource)
+        news = tuple(
+            [
+                resource
+                for resource in held_then
+                if (had := held.get(resource.name)) is not resource and had != resource  # mostly it is the same object
+            ]
+        )
         if self.interest.wildcard:
             removed = tuple(name for name in held if name not in wanted)
             return Response(held_then, removed, news, held=held_then) if news or removed or self.due else None

@@ -9,7 +9,7 @@ import pytest
 
 from aggregator.app.address_books import SharedBook
 from aggregator.app.aggregate import Tables
-from aggregator.app.subscriptions import Interest, Surroundings, TableSubscription, TableViews, view_for
+from aggregator.app.subscriptions import Interest, Surroundings, TableSubscription, TableViews, mode_for, view_for
 from aggregator.views import east_west_gateway, ztunnel
 from aggregator.views.view import View
 from tests.kit.clock import virtual_time
@@ -18,6 +18,7 @@ from xds.encoded import Resource, encode, wrap
 from xds.messages.assignment import ASSIGNMENT_TYPE
 from xds.messages.cluster import CLUSTER_TYPE
 from xds.messages.listener import LISTENER_TYPE
+from xds.messages.route_table import ROUTE_TYPE
 from xds.messages.scope import SCOPED_ROUTE_TYPE
 from xds.messages.secret import SECRET_TYPE
 from xds.messages.workload import ADDRESS_TYPE
@@ -25,9 +26,9 @@ from xds.server.authentication import Identity
 from xds.server.authority_in_force import AuthorityInForce
 from xds.server.certificate_authority import CertificateAuthority
 from xds.server.proxies import Proxy
-from xds.session.requests import HASHABLE_STRING, ON_DEMAND_SECRETS
+from xds.session.requests import HASHABLE_STRING, ON_DEMAND_SECRETS, SERVER_NAME_MAPPER
 
-STOCK = frozenset({HASHABLE_STRING, ON_DEMAND_SECRETS})
+STOCK = frozenset({HASHABLE_STRING, ON_DEMAND_SECRETS, SERVER_NAME_MAPPER})
 VIEW = View("east-west", CLUSTER_TYPE, (("profile", "stock"),))
 
 
@@ -98,6 +99,53 @@ def test_every_role_has_its_own_views() -> None:
     roles = {view.role for role in ("east-west", "ingress") if (view := view_for(proxy(role), CLUSTER_TYPE))}
     assert roles == {"ingress", east_west_gateway.ROLE}
     assert view_for(proxy(""), CLUSTER_TYPE) is None
+
+
+def asking(mode: str) -> tuple[tuple[str, str], ...]:
+    return (("ISTHMUS_INGRESS_MODE", mode),)
+
+
+@pytest.mark.parametrize(
+    ("fields", "mode"),
+    [
+        ({}, "on-demand"),
+        ({"metadata": asking("compatible")}, "compatible"),
+        ({"metadata": asking("neither")}, "on-demand"),
+        ({"mode": "compatible"}, "compatible"),
+        ({"mode": "on-demand", "metadata": asking("compatible")}, "on-demand"),
+        ({"mode": "neither", "metadata": asking("compatible")}, "compatible"),
+        ({"incremental": False}, "compatible"),
+        ({"incremental": False, "mode": "on-demand"}, "compatible"),
+        ({"extensions": STOCK - {ON_DEMAND_SECRETS}}, "compatible"),
+        ({"extensions": STOCK - {SERVER_NAME_MAPPER}, "metadata": asking("on-demand")}, "compatible"),
+    ],
+)
+def test_an_ingress_gateway_is_served_as_it_asks_if_it_is_able_to(fields: dict[str, Any], mode: str) -> None:
+    gateway = proxy("ingress", **fields)
+    assert mode_for(gateway) == mode
+    view = view_for(gateway, LISTENER_TYPE)
+    assert view is not None
+    assert view.role == ("ingress" if mode == "on-demand" else "ingress-compatible")
+
+
+@pytest.mark.parametrize("mode", ["on-demand", "compatible"])
+def test_routes_of_the_other_mode_are_there_for_a_gateway_that_has_changed_its_mode(mode: str) -> None:
+    found = {view_for(proxy("ingress", mode=mode), type_url) for type_url in (SCOPED_ROUTE_TYPE, ROUTE_TYPE)}
+    assert found == {View("ingress", SCOPED_ROUTE_TYPE), View("ingress-compatible", ROUTE_TYPE)}
+
+
+@virtual_time
+@pytest.mark.parametrize(("mode", "own", "others"), [("on-demand", "a", "tls|s|a"), ("compatible", "tls|s|a", "a")])
+async def test_a_certificate_that_is_held_from_the_other_mode_stays_and_is_not_given(
+    mode: str, own: str, others: str
+) -> None:
+    reading = TableViews(surroundings(), proxy("ingress", mode=mode), lambda: None).open(SECRET_TYPE)
+    assert reading is not None
+    assert reading.current(others, "1")
+    assert not reading.current(own, "1")
+    assert reading.get(others) is None
+    assert not reading.known(others)
+    reading.close()
 
 
 @virtual_time

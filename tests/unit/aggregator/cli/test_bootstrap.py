@@ -50,6 +50,13 @@ def test_files_are_named_by_whole_paths_since_envoy_may_start_elsewhere() -> Non
     assert f'"{Path.cwd() / "token"}"' in done.stdout
 
 
+def test_a_mode_is_said_only_if_it_is_given_and_is_one_of_two() -> None:
+    assert "ISTHMUS_INGRESS_MODE" not in CliRunner().invoke(app, command()).stdout
+    done = CliRunner().invoke(app, command(mode="compatible"))
+    assert json.loads(done.stdout)["node"]["metadata"]["ISTHMUS_INGRESS_MODE"] == "compatible"
+    assert CliRunner().invoke(app, command(mode="both")).exit_code == 2
+
+
 def test_the_address_of_the_pod_is_asked_for_where_it_binds_to_all_addresses() -> None:
     done = CliRunner().invoke(app, command(bind="0.0.0.0"))
     assert done.exit_code == 2

@@ -54,6 +54,16 @@ def test_an_account_takes_its_role_gateway_and_network_from_the_pods_a_controlle
     assert found == (Account(role, ("n1",), "edge", "net-a") if role else Account("", ("n1",)))
 
 
+def test_a_pod_says_by_its_label_in_which_mode_its_proxy_is_served() -> None:
+    one = gateway_pod()
+    one["metadata"]["labels"]["isthmus.io/ingress-mode"] = "compatible"
+    world = World()
+    world.apply("alpha", one, gateway_pod("infra/edge-2"))
+    world.step()
+    admitted = world.published["admissions"]
+    assert [admitted["pod", "infra", name].mode for name in ("edge-1", "edge-2")] == ["compatible", ""]
+
+
 def test_the_accounts_of_node_proxies_are_admitted_before_a_pod_of_theirs_is_seen() -> None:
     world = World(ztunnel_accounts=(("kube", "zt"),))
     world.step({world.pipeline.node_proxies: {("account", "kube", "zt"): True}})
