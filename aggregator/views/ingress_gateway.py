@@ -19,7 +19,7 @@ from aggregator.mesh.networks import Networks, network_of
 from aggregator.mesh.trust_domains import TrustDomains, accepted
 from aggregator.security.certificates import Certificate
 from aggregator.traffic.backends import Backend
-from aggregator.traffic.hosts import Hosts
+from aggregator.traffic.hosts import Host, Hosts
 from aggregator.views.ingress_clusters import cluster
 from aggregator.views.ingress_listeners import listeners as listeners_of
 from aggregator.views.ingress_routes import scope, scope_name
@@ -63,9 +63,9 @@ class Sources(msgspec.Struct, frozen=True):
     assignments: Collection[str, Resource]
 
 
-def scope_key(host: str) -> ResourceKey:
-    """Where the resources Table holds the routes that a gateway is told of a host, if any gateway asks for routes."""
-    return SCOPES.name, scope_name(host)
+def scope_keys(host: str, _domain: Host | None) -> tuple[ResourceKey, ...]:
+    """Where the resources Table holds the routes that gateways are told of a host, if any gateway asks for routes."""
+    return ((SCOPES.name, scope_name(host)),)
 
 
 def view_of(type_url: str, claimed: Callable[[str], str]) -> View | None:

@@ -9,7 +9,8 @@ from aggregator.app.activations import Activations
 from aggregator.app.records import Pass, Records
 from aggregator.cache.table import Table
 from aggregator.operate.domain_list import Activation
-from aggregator.views.ingress_gateway import SCOPES, scope_key
+from aggregator.traffic.hosts import Host
+from aggregator.views.ingress_gateway import SCOPES, scope_keys
 from aggregator.views.view import View
 from watchers.sink import Cause
 from xds.messages.cluster import CLUSTER_TYPE
@@ -20,6 +21,7 @@ from xds.server.proxies import Proxy
 SECOND = 10**9
 PROXY = Proxy("gateway-1", "127.0.0.1:1", None, "ingress", "", "", "", "")
 UNKNOWN = Activation()
+DOMAIN = Host("a.example.org", (), None, None)
 
 
 class Told:
@@ -39,9 +41,9 @@ class Told:
         self, revision: int, *hosts: str, at: float = 0.0, gone: Iterable[str] = (), same: Iterable[str] = ()
     ) -> None:
         """A pass changed the routes of `hosts` by news of that second; the domains `same` without their routes."""
-        changed = {**dict.fromkeys((*hosts, *same), "a domain"), **dict.fromkeys(gone)}
+        changed = {**dict.fromkeys((*hosts, *same), DOMAIN), **dict.fromkeys(gone)}
         asked = self.interest.get(SCOPES.key) is not None
-        told = {scope_key(host): "routes" for host in hosts} if asked else {}
+        told = {scope_keys(host, None)[0]: "routes" for host in hosts} if asked else {}
         causes = (Cause(int(at * SECOND), "west", 1),) if at else ()
         self.activations.note(changed, told, Pass(revision, causes, 5 * SECOND, 6 * SECOND, 1, 1, 1))
 
@@ -49,7 +51,7 @@ class Told:
         self.records.append(Ack("gateway-1", type_url, "n", True, "", int(at * SECOND), revision))
 
     def refuses(self, host: str) -> None:
-        self.records.append(ResourceRejected(PROXY, SCOPED_ROUTE_TYPE, scope_key(host)[1], "v", "no"))
+        self.records.append(ResourceRejected(PROXY, SCOPED_ROUTE_TYPE, scope_keys(host, None)[0][1], "v", "no"))
 
     def of(self, host: str) -> tuple[float | None, float | None]:
         found = self.activations.of(host)
@@ -89,7 +91,7 @@ def test_a_change_begins_anew_whatever_was_measured() -> None:
 def test_the_oldest_news_of_a_pass_counts_and_without_any_its_beginning() -> None:
     told = Told()
     causes = tuple(Cause(second * SECOND, "west", 1) for second in (12, 10, 11))
-    told.activations.note({"a": "a domain"}, {scope_key("a"): "routes"}, Pass(1, causes, 13 * SECOND, 0, 1, 1, 1))
+    told.activations.note({"a": DOMAIN}, {scope_keys("a", None)[0]: "routes"}, Pass(1, causes, 13 * SECOND, 0, 1, 1, 1))
     told.passed(2, "b")
     assert (told.of("a")[0], told.of("b")[0]) == (10, 5)
 
@@ -108,7 +110,7 @@ def test_a_domain_that_goes_is_forgotten_and_comes_back_as_a_new_one() -> None:
     told.passed(2, gone=("a",), at=11)
     told.accepts(2, at=12)
     assert told.activations.of("a") == UNKNOWN
-    assert told.activations._awaited == {}
+    assert (told.activations._awaited, told.activations._hosts) == ({}, {})
     told.passed(3, "a", at=20)
     told.accepts(3, at=21)
     assert told.of("a") == (20, 1)
