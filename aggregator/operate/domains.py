@@ -39,6 +39,7 @@ EVERY_OTHER: Final = "*"
 _CHUNK = 500
 _SCANNED = 5000
 _SLICE = 0.005
+_NO_REASON = "it gives no reason"
 _BEYOND = "\U0010ffff"
 
 
@@ -164,7 +165,7 @@ class DomainQuestions:
             for name, parts in scopes.items():
                 whole = has.issuperset(parts)
                 held[name] += whole
-                reason = next((refuses[part] for part in parts if part in refuses), "") if refuses else ""
+                reason = next((refuses[part] or _NO_REASON for part in parts if part in refuses), "") if refuses else ""
                 if reason:
                     refused.setdefault(name, (gateway.id, reason))
                 if detailed:
