@@ -9,6 +9,7 @@ changes, or when half the ring is full, so nothing is done for them on the way o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Final
 
 import msgspec
@@ -114,11 +115,12 @@ class Activations:
                     self._forget(refused)
 
     def _accepted(self, ack: Ack) -> None:
-        while self._awaited:
-            host, awaited = next(iter(self._awaited.items()))
-            if awaited.revision > ack.revision:
-                return
+        # Looked through once: a dict of which one takes the first again and again skips over all that are gone.
+        reached = list(takewhile(lambda host: self._awaited[host].revision <= ack.revision, self._awaited))
+        for host in reached:
             self._forget(host)
             seconds = self._seconds[host] = max(0.0, ack.received_ns / _SECOND - self._taken[host])
             self._measured.values[()] += 1
             self._waited.values[()] += seconds
+        if reached and not self._awaited:
+            self._awaited, self._hosts = {}, {}  # a dict keeps the size it once had
