@@ -31,7 +31,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
     (tmp_path / "manifests").mkdir()
     two = TwoClusters(tmp_path / "manifests")
     # What pages call alpha: a cluster, and a host.
-    write_manifests(two.alpha, m.ingress("shop/alpha", "alpha", "cart"), file="ingress.yaml")
+    write_manifests(two.alpha, m.ingress("shop/front", "alpha", "cart"), file="ingress.yaml")
     async with Plane(two.alpha, two.beta, identities=identities, admin_namespaces=("ops",)) as plane:
         yield plane
 
