@@ -9,6 +9,7 @@ changes, or when half the ring is full, so nothing is done for them on the way o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Final
 
 import msgspec
@@ -17,7 +18,8 @@ from aggregator.app.metrics import Metric
 from aggregator.app.records import Pass, Records
 from aggregator.cache.table import Table
 from aggregator.operate.domain_list import Activation
-from aggregator.views.ingress_gateway import SCOPES, scope_key
+from aggregator.traffic.hosts import Host
+from aggregator.views.ingress_gateway import SCOPES, scope_keys
 from aggregator.views.view import ResourceKey, View
 from watchers.sink import Cause
 from xds.messages.scope import SCOPED_ROUTE_TYPE
@@ -26,13 +28,11 @@ from xds.records import Ack, ResourceRejected
 _SECOND: Final = 1e9
 
 
-class _Awaited(msgspec.Struct):
-    """Domains whose routes no gateway has accepted yet as they are since this revision of the resources. One scope has
-    the routes of one domain, or of several.
-    """
+class _Awaited(msgspec.Struct, frozen=True):
+    """Since which revision of the resources no gateway has accepted the routes of a domain, and their scopes' names."""
 
     revision: int
-    hosts: dict[str, None]
+    scopes: tuple[str, ...]
 
 
 class Activations:
@@ -43,7 +43,9 @@ class Activations:
         self._taken: dict[str, float] = {}
         self._seconds: dict[str, float] = {}
         self._awaited: dict[str, _Awaited] = {}
-        """By the name of the scope, oldest revision first."""
+        """By host, oldest revision first."""
+        self._hosts: dict[str, str] = {}
+        """The hosts that are awaited, by the names of their scopes."""
         self._measured = Metric(
             name="isthmus.domain.activations",
             kind="counter",
@@ -59,7 +61,7 @@ class Activations:
         )
         self._reader = records.reader(bell=self._read)
 
-    def note(self, changed: Mapping[str, object], told: Mapping[ResourceKey, object], done: Pass) -> None:
+    def note(self, changed: Mapping[str, Host | None], told: Mapping[ResourceKey, object], done: Pass) -> None:
         """A pass has changed these domains (None: gone) and published these resources.
 
         A domain whose routes stay as they were, whoever asks for them now, is what it was.
@@ -72,20 +74,18 @@ class Activations:
             if domain is None:
                 self._taken.pop(host, None)
                 self._seconds.pop(host, None)
-                if self._awaited:
-                    self._forget(host)
-            elif not asked:
-                self._taken[host] = moment
-                self._seconds.pop(host, None)
-            elif (key := scope_key(host)) in told:
-                self._taken[host] = moment
-                self._seconds.pop(host, None)
-                awaited = self._awaited.pop(key[1], None) or _Awaited(0, {})
-                awaited.revision = done.revision
-                awaited.hosts[host] = None
-                self._awaited[key[1]] = awaited
-            else:
+                self._forget(host)
+                continue
+            keys = scope_keys(host, domain) if asked else ()
+            if asked and told.keys().isdisjoint(keys):
                 self._taken.setdefault(host, moment)
+                continue
+            self._taken[host] = moment
+            self._seconds.pop(host, None)
+            if asked:
+                self._forget(host)
+                self._awaited[host] = _Awaited(done.revision, tuple(name for _, name in keys))
+                self._hosts.update({name: host for _, name in keys})
 
     def of(self, host: str) -> Activation:
         """That of a domain; of one there is not, nothing is known."""
@@ -98,13 +98,10 @@ class Activations:
         return self._measured, self._waited
 
     def _forget(self, host: str) -> None:
-        """Await nothing for a domain that is gone."""
-        name = scope_key(host)[1]
-        awaited = self._awaited.get(name)
-        if awaited is not None:
-            awaited.hosts.pop(host, None)
-            if not awaited.hosts:
-                del self._awaited[name]
+        """Await nothing of a domain any more."""
+        awaited = self._awaited.pop(host, None)
+        for name in awaited.scopes if awaited is not None else ():
+            self._hosts.pop(name, None)
 
     def _read(self) -> None:
         for record in self._reader.take():
@@ -113,17 +110,17 @@ class Activations:
                     self._accepted(record)
             elif isinstance(record, ResourceRejected) and record.type_url == SCOPED_ROUTE_TYPE:
                 # Were it measured by another gateway's answer, nobody would see that this one stayed behind.
-                self._awaited.pop(record.name, None)
+                refused = self._hosts.get(record.name)
+                if refused is not None:
+                    self._forget(refused)
 
     def _accepted(self, ack: Ack) -> None:
-        while self._awaited:
-            name, awaited = next(iter(self._awaited.items()))
-            if awaited.revision > ack.revision:
-                return
-            del self._awaited[name]
-            for host in awaited.hosts:
-                taken = self._taken.get(host)
-                if taken is not None:
-                    seconds = self._seconds[host] = max(0.0, ack.received_ns / _SECOND - taken)
-                    self._measured.values[()] += 1
-                    self._waited.values[()] += seconds
+        # Looked through once: a dict of which one takes the first again and again skips over all that are gone.
+        reached = list(takewhile(lambda host: self._awaited[host].revision <= ack.revision, self._awaited))
+        for host in reached:
+            self._forget(host)
+            seconds = self._seconds[host] = max(0.0, ack.received_ns / _SECOND - self._taken[host])
+            self._measured.values[()] += 1
+            self._waited.values[()] += seconds
+        if reached and not self._awaited:
+            self._awaited, self._hosts = {}, {}  # a dict keeps the size it once had

@@ -28,11 +28,11 @@ class StreamGateway:
         """The id of its node."""
         return self._dialogue.proxy.id
 
-    def held(self, scopes: Collection[str]) -> Collection[str]:
+    def held(self, scopes: Collection[str]) -> frozenset[str]:
         """The scopes that it has accepted as they are now."""
         found = ((scope, self._resources.get((SCOPES.name, scope))) for scope in scopes)
         present = {scope: resource for scope, resource in found if resource is not None}
-        return self._dialogue.held(SCOPED_ROUTE_TYPE, present)
+        return frozenset(self._dialogue.held(SCOPED_ROUTE_TYPE, present))
 
     def refused(self, scopes: Collection[str]) -> Mapping[str, str]:
         """The scopes that it refuses as they are now, and why."""

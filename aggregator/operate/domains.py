@@ -3,7 +3,7 @@
 In: the graph, the findings, the sessions of gateways, the activations, the time. Out: Domains (see domain_list), made
 when they are asked for, a page at a time and in slices of a few milliseconds, so that twenty thousand of them hold up
 nobody. Nothing is kept between two questions: a page begins behind the host that the one before it ended with. What is
-read of the graph is read between its passes.
+read of the graph is read between its passes. What is for all hosts that nobody names is called `*`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from aggregator.order import rank
 from aggregator.pipeline import Pipeline
 from aggregator.traffic.hosts import Host
 from aggregator.traffic.ingresses import Claim
-from aggregator.views.ingress_gateway import scope_key
+from aggregator.views.ingress_gateway import scope_keys
 from watchers.facts.keys import ObjectKey
 
 MOST_AT_A_TIME: Final = 1000
@@ -33,9 +33,13 @@ MOST_AT_A_TIME: Final = 1000
 MOST_EXAMINED: Final = 5000
 """Domains that one question looks at: where few are as asked for, a page may hold less than there is room for."""
 
+EVERY_OTHER: Final = "*"
+"""What stands for all hosts that no Ingress names, which the graph keeps under an empty text."""
+
 _CHUNK = 500
 _SCANNED = 5000
 _SLICE = 0.005
+_NO_REASON = "it gives no reason"
 _BEYOND = "\U0010ffff"
 
 
@@ -46,7 +50,7 @@ class Gateway(Protocol):
     def id(self) -> str:
         """What it calls itself."""
 
-    def held(self, scopes: Collection[str]) -> Collection[str]:
+    def held(self, scopes: Collection[str]) -> frozenset[str]:
         """Those of these scopes that it has accepted as they are now."""
 
     def refused(self, scopes: Collection[str]) -> Mapping[str, str]:
@@ -102,7 +106,7 @@ class DomainQuestions:
         return DomainList(
             items=tuple(found),
             total=len(groups),
-            unknown=tuple(name for name in asked.names if not name.startswith(".") and name not in groups),
+            unknown=tuple(name for name in asked.names if not name.startswith(".") and _host(name) not in groups),
             after=after if more else "",
         )
 
@@ -128,16 +132,16 @@ class DomainQuestions:
         """The first hosts behind `after`, in order. Where not all are named, all there are have to be looked at."""
         groups = self._groups()
         below = tuple(name for name in names if name.startswith("."))
-        named = {name for name in names if name in groups and name > after}
-        if names and not below:
-            return sorted(named)[:count]
+        named = {name for name in names if _host(name) in groups and name > after}
         first = sorted(named)[:count]
+        if names and not below:
+            return first
         hosts = list(groups)
         for start in range(0, len(hosts), _SCANNED):
             last = first[-1] if len(first) == count else _BEYOND
-            some = [host for host in hosts[start : start + _SCANNED] if after < host < last]
+            some = [name for host in hosts[start : start + _SCANNED] if after < (name := host or EVERY_OTHER) < last]
             if below:
-                some = [host for host in some if host.endswith(below) and host not in named]
+                some = [name for name in some if name.endswith(below) and name not in named]
             if some:
                 first = sorted(first + some)[:count]
             await asyncio.sleep(0)
@@ -147,8 +151,10 @@ class DomainQuestions:
         self, hosts: Sequence[str], *, detailed: bool = False
     ) -> list[tuple[str, Domain | None]]:
         """Each of the hosts as a domain; None for one that is gone."""
-        scopes = {host: scope_key(host)[1] for host in hosts}
-        wanted = frozenset(scopes.values())
+        domains = self._pipeline.graph.values(self._pipeline.hosts.hosts)
+        keys = {name: scope_keys(host := _host(name), domains.get(host)) for name in hosts}
+        scopes = {name: [scope for _, scope in found] for name, found in keys.items()}
+        wanted = frozenset(scope for found in scopes.values() for scope in found)
         held: Counter[str] = Counter()
         refused: dict[str, tuple[str, str]] = {}
         told: list[Told] = []
@@ -156,23 +162,27 @@ class DomainQuestions:
         for gateway in gateways:
             await asyncio.sleep(0)
             has, refuses = gateway.held(wanted), gateway.refused(wanted)
-            held.update(has)
-            for scope, reason in refuses.items():
-                refused.setdefault(scope, (gateway.id, reason))
-            if detailed:
-                told += [Told(gateway.id, scope in has, refuses.get(scope, "")) for scope in wanted]
+            for name, parts in scopes.items():
+                whole = has.issuperset(parts)
+                held[name] += whole
+                reason = next((refuses[part] or _NO_REASON for part in parts if part in refuses), "") if refuses else ""
+                if reason:
+                    refused.setdefault(name, (gateway.id, reason))
+                if detailed:
+                    told.append(Told(gateway.id, whole, reason))
         await self._turn()
         described: list[tuple[str, Domain | None]] = []
         began = time.perf_counter()
-        for host, scope in scopes.items():
+        for name in hosts:
             if time.perf_counter() - began > _SLICE:
                 await self._turn()
                 began = time.perf_counter()
-            one = self._describe(host, refused.get(scope), len(gateways), held[scope])
+            host = _host(name)
+            one = self._describe(host, refused.get(name), len(gateways), held[name])
             if detailed and one is not None:
                 details = domain_details.details(self._pipeline, self._findings, host, self._objects(host), told)
                 one = msgspec.structs.replace(one, details=details)
-            described.append((host, one))
+            described.append((name, one))
         return described
 
     def _describe(
@@ -188,7 +198,7 @@ class DomainQuestions:
         secret = next((key for key in objects if key[1] == "TLSSecret"), None)
         activation = self._activation(host)
         return Domain(
-            host=host,
+            host=host or EVERY_OTHER,
             state=state,
             reason=reason,
             ingresses=tuple(_name(key) for key in objects[:MOST_INGRESSES] if key[1] == "Ingress"),
@@ -228,15 +238,28 @@ class DomainQuestions:
         if domain.tls is not None:
             certificate = pipeline.graph.values(pipeline.hosts.certificates).get(host)
             if certificate is None:
-                _, detail = domain_details.withheld(pipeline.graph, pipeline.hosts.certificates, host)
-                return "NoCertificate", f"Secret {_name(domain.tls)}: {detail}"
+                return "NoCertificate", f"Secret {_name(domain.tls)} {self._lacking(domain.tls)}"
             if certificate.not_after <= now:
-                return "CertificateExpired", f"Secret {_name(domain.tls)}: renew the certificate"
+                return "CertificateExpired", f"renew the certificate in Secret {_name(domain.tls)}"
         missing = domain_details.missing(pipeline, domain)
         if missing:
             shown = f"{len(missing)} of {len(domain.rules)} paths answer 503, the first: {missing[0]}"
             return "BackendMissing", shown
         return "Served", ""
+
+
+    def _lacking(self, secret: ObjectKey) -> str:
+        """Why nothing in a Secret is good for a host."""
+        found = self._pipeline.graph.values(self._pipeline.certificates).get(secret)
+        if found is None:
+            return "is not there, or holds no pair that can be served"
+        names = ", ".join(found.names[:3]) + (", ..." if len(found.names) > 3 else "")
+        return f"has a certificate for {names or 'no name'}"
+
+
+def _host(name: str) -> str:
+    """The host as it is kept by its name here."""
+    return "" if name == EVERY_OTHER else name
 
 
 def _name(key: ObjectKey) -> str:

@@ -81,9 +81,9 @@ class Sources(msgspec.Struct, frozen=True):
     assignments: Collection[str, Resource]
 
 
-def scope_key(host: str) -> ResourceKey:
-    """Where the resources Table holds the routes that a gateway is told of a host, if any gateway asks for routes."""
-    return SCOPES.name, scope_name(host)
+def scope_keys(host: str, _domain: Host | None) -> tuple[ResourceKey, ...]:
+    """Where the resources Table holds the routes that gateways are told of a host, if any gateway asks for routes."""
+    return ((SCOPES.name, scope_name(host)),)
 
 
 def view_of(type_url: str, claimed: Callable[[str], str]) -> View | None:

@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 from aggregator.admin.pages import FIXED
 from aggregator.cli.main import app
+from tests.kit import manifests as m
+from tests.kit.manifests import write_manifests
 from tests.kit.pages import Page, page
 from tests.kit.plane import Plane, write_identities
 from tests.kit.two_clusters import TwoClusters
@@ -28,6 +30,8 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
     identities = write_identities(tmp_path / "identities.json", {token: (who, "") for token, who in TOKENS.items()})
     (tmp_path / "manifests").mkdir()
     two = TwoClusters(tmp_path / "manifests")
+    # What pages call alpha: a cluster, and a host.
+    write_manifests(two.alpha, m.ingress("shop/front", "alpha", "cart"), file="ingress.yaml")
     async with Plane(two.alpha, two.beta, identities=identities, admin_namespaces=("ops",)) as plane:
         yield plane
 
@@ -55,7 +59,7 @@ async def test_every_page_is_for_loopback_and_for_tokens_of_some_namespaces_but_
         "elsewhere, by a token of a namespace that was named": (ELSEWHERE, "of-ops", 200),
     }
     told = pages(plane)
-    assert {"/", "/metrics", "/version", "/clusters", "/clusters/alpha", "/findings"} <= set(told)
+    assert {"/", "/metrics", "/version", "/clusters", "/clusters/alpha", "/domains/alpha", "/findings"} <= set(told)
     for path in told:
         for who, (source, token, status) in asking.items():
             answer = await ask(plane, path, source, token)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from aggregator.cli.main import app
 from aggregator.operate.domain_list import schema
-from aggregator.views.ingress_gateway import scope_key
+from aggregator.views.ingress_gateway import scope_keys
 from tests.kit import certificates as c
 from tests.kit import manifests as m
 from tests.kit.domains import Domains, secured
@@ -77,12 +77,14 @@ async def test_each_state_has_its_reason(domains: Domains) -> None:
     )
     await known(domains, 7)
     items = {one["host"]: one for one in (await domains.ask()).json()["items"]}
+    bare = "Secret shop/bare-example-org is not there, or holds no pair that can be served"
+    other = "Secret shop/other-example-org has a certificate for elsewhere.example.org"
     assert {host: (one["state"], one["reason"]) for host, one in items.items()} == {
-        "bare.example.org": ("NoCertificate", "Secret shop/bare-example-org: no good pair"),
+        "bare.example.org": ("NoCertificate", bare),
         "good.example.org": ("Served", ""),
-        "late.example.org": ("CertificateExpired", "Secret shop/late-example-org: renew the certificate"),
+        "late.example.org": ("CertificateExpired", "renew the certificate in Secret shop/late-example-org"),
         "nowhere.example.org": ("BackendMissing", "1 of 1 paths answer 503, the first: Prefix /"),
-        "other.example.org": ("NoCertificate", "Secret shop/other-example-org: for other names"),
+        "other.example.org": ("NoCertificate", other),
         "ruled.example.org": ("Served", ""),
         "tls.example.org": ("WithoutRule", "No Ingress has a rule for the host."),
     }
@@ -137,7 +139,7 @@ async def test_another_host_that_changes_takes_no_acknowledgement_away(domains: 
 
 
 async def test_a_gateway_that_refuses_is_named_with_its_reason_and_the_others_count(domains: Domains) -> None:
-    async with domains.gateway(refused=(scope_key(HOST)[1],)), domains.gateway():
+    async with domains.gateway(refused=(scope_keys(HOST, None)[0][1],)), domains.gateway():
         domains.apply(*secured(HOST), *secured("other.example.org"))
         found = await domains.until(HOST, state="Refused", acknowledged=1)
         assert found["reason"].endswith("no such filter")

@@ -67,6 +67,8 @@ class DeltaExchange(Exchange[DeltaRequest]):
         self._forget(asked.dropped)
         self._release(asked.dropped)
         if asked.narrowed:
+            if self._everything:  # what is owed of all is owed of what stays named, which the client may have forgotten
+                self._asked.update(dict.fromkeys(self.interest.names, False))
             mentioned = (*self._asked, *self._claims, *self._waiting, *self._gone, *self.bisection.suspects)
             self._forget(name for name in (*mentioned, *self.quarantine.current) if not self.interest.covers(name))
         for name in asked.names:
@@ -121,22 +123,19 @@ class DeltaExchange(Exchange[DeltaRequest]):
         """See Exchange. What the client does not hold is known by name; all else it has been told and has accepted."""
         if self._everything or not self.answered:
             return set()
-        content, claims = self.content, self._claims
-        if not isinstance(content, Untaken) and content.pending:
-            return set()
         names = present.keys() - self._waiting.keys() - self._asked.keys()
         names -= self.bisection.suspects.keys()
         names -= self.quarantine.current.keys()
         if self._under_way is not None:
             names.difference_update([resource.name for resource in self._under_way[1].news])
-        covers = self.interest.covers
-        return {
-            name
-            for name in names
-            if covers(name)
-            and not (isinstance(content, Untaken) and content.untaken(name))
-            and (not claims or claims.get(name, version := present[name].version) == version)
-        }
+        content, claims, covers = self.content, self._claims, self.interest.covers
+        if content.pending:
+            if not isinstance(content, Untaken):
+                return set()
+            names = {name for name in names if not content.untaken(name)}
+        if claims:
+            names = {name for name in names if claims.get(name, version := present[name].version) == version}
+        return names if self.interest.wildcard else {name for name in names if covers(name)}
 
     def _removable(self, released: int) -> bool:
         return any(tick <= released for tick in self._gone.values())

@@ -126,6 +126,8 @@ class SotwExchange(Exchange[SotwRequest]):
                     self._gone[name] = tick
             else:
                 self._gone.pop(name, None)
+                if not self.quarantine.hold(resource):
+                    self.quarantine.lift(name)  # it may be what the client holds, so that no answer will tell
                 if self.bisection.suspects and not self.bisection.suspected(resource):
                     self.bisection.drop(name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ from aggregator.findings import Finding
 from aggregator.operate import domains as questions_module
 from aggregator.operate.domain_list import MOST_DETAILS, STATES, Activation, Domain, needs_attention
 from aggregator.operate.domains import Asked, DomainQuestions
-from aggregator.views.ingress_gateway import scope_key
+from aggregator.views.ingress_gateway import scope_keys
 from tests.kit import certificates as c
 from tests.kit import manifests as m
 from tests.kit.domains import domain
@@ -27,11 +28,11 @@ class Gateway:
 
     def __init__(self, name: str, *lacking: str, refusing: Collection[str] = ()) -> None:
         self.id = name
-        self._lacking = {scope_key(host)[1] for host in (*lacking, *refusing)}
-        self._refusing = {scope_key(host)[1]: "no" for host in refusing}
+        self._lacking = {scope_keys(host, None)[0][1] for host in (*lacking, *refusing)}
+        self._refusing = {scope_keys(host, None)[0][1]: "no" for host in refusing}
 
-    def held(self, scopes: Collection[str]) -> Collection[str]:
-        return set(scopes) - self._lacking
+    def held(self, scopes: Collection[str]) -> frozenset[str]:
+        return frozenset(scopes) - self._lacking
 
     def refused(self, scopes: Collection[str]) -> Mapping[str, str]:
         return {scope: why for scope, why in self._refusing.items() if scope in scopes}
@@ -132,6 +133,22 @@ async def test_the_first_of_several_states_is_told() -> None:
     assert [one.state for one in found.items] == ["Refused", "BackendMissing"]
     found = await Asking(world).page(Asked())
     assert [one.state for one in found.items] == ["NoCertificate", "BackendMissing"]
+
+
+async def test_what_is_for_all_hosts_that_nobody_names_is_called_by_a_star() -> None:
+    class WithRest(Asking):
+        def _groups(self) -> Mapping[str, Any]:
+            named = super()._groups()
+            return {**named, "": next(iter(named.values()))}
+
+    asking = WithRest(world_of(*ingresses(2)))
+    assert await hosts(asking, Asked(limit=1)) == ["*", "h0000.example.org", "h0001.example.org"]
+    assert await hosts(asking, Asked(("*",))) == ["*"]
+    found = await asking.one("*")
+    assert isinstance(found, Domain)
+    assert found.host == "*"
+    page = await Asking(world_of(*ingresses(2))).page(Asked(("*",)))
+    assert (page.items, page.unknown) == ((), ("*",))
 
 
 async def test_acknowledgements_are_counted_host_by_host() -> None:

@@ -87,6 +87,21 @@ def test_of_an_answer_in_parts_those_are_held_that_were_accepted(monkeypatch: py
     assert client.session.held(TYPE, view.content) == set(view.content) > accepted
 
 
+def test_a_wildcard_that_ends_before_it_was_answered_leaves_the_named_ones_owed() -> None:
+    view = View({"a": "one", "b": "one"})
+    client = client_of(view)
+    client.subscribe(TYPE, "a")
+    (first,) = client.inbox
+    client.subscribe(TYPE, "*")  # from now on the client may have forgotten what it holds
+    client.of(TYPE).texts.clear()
+    client.unsubscribe(TYPE, "*")
+    client.inbox.remove(first)
+    client.send(client.request(TYPE, nonce=first.nonce))
+    client.poll()
+    client.ack_all()
+    assert client.of(TYPE).texts == {"a": "one"}
+
+
 def test_a_name_alone_that_has_changed_is_not_held_any_more() -> None:
     view = View(many(3))
     client = client_of(view)

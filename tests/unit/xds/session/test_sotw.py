@@ -100,6 +100,22 @@ def test_a_last_good_version_told_again_does_not_end_a_rejection() -> None:
     assert {name for _, name in client.session.rejected} == {"a", "b", "c"}
 
 
+def test_a_rejection_ends_with_the_content_it_was_about_though_nothing_has_to_be_sent() -> None:
+    view = View({"a": "1", "b": "1"})
+    client = client_of(view)
+    client.subscribe(TYPE)
+    client.ack()
+    view.change(a="bad")
+    client.poll()
+    client.nack("a: bad", bad=["a"])
+    client.ack_all()
+    assert set(client.session.rejected) == {(TYPE, "a")}
+    view.change(a="1")  # what the client holds
+    client.poll()
+    assert client.session.rejected == {}
+    assert client.session.held(TYPE, view.content) == {"a", "b"}
+
+
 def test_while_a_culprit_is_sought_no_other_resource_is_missing_from_a_complete_set() -> None:
     view = View({"a": "1", "b": "1", "c": "1", "d": "1"})
     client = client_of(view)
