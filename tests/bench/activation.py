@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
@@ -40,8 +40,8 @@ from tests.kit.ports import free_port
 
 WARMING: Final = 3
 """Domains of each algorithm added before anything is measured, while caches are cold."""
-ALGORITHMS: Final[tuple[Algorithm, ...]] = ("ec", "rsa")
-CHANGES: Final = ("backend", "certificate", "delete")
+WANTED: Final = {"backend": "port", "certificate": "certificate", "delete": "gone"}
+"""Of each change of a domain what a visitor sees of it."""
 
 
 class Amounts(msgspec.Struct, frozen=True):
@@ -131,8 +131,10 @@ class Rig:
         self._backends = domains
         with start() as served:
             started = self._started(served, domains, empty)
-            new = {one: self._added(served, one, getattr(amounts, one), amounts.costs) for one in ALGORITHMS}
-            return Figures(started, new, {one: self._changed(served, one, amounts.changes) for one in CHANGES})
+            new: dict[str, New] = {}
+            for algorithm, times in (("ec", amounts.ec), ("rsa", amounts.rsa)):
+                new[algorithm] = self._added(served, algorithm, times, amounts.costs)
+            return Figures(started, new, {one: self._changed(served, one, amounts.changes) for one in WANTED})
 
     def _started(self, served: Served, domains: int, empty: int) -> Start:
         ready = time.monotonic() - served.began
@@ -162,17 +164,15 @@ class Rig:
         some = self._prepared(served, change, "ec", WARMING + count)
         for host, requests in some:
             self._visitors.activate(host, requests)
-        wanted, word = {"backend": ("port", str(self._ports.other)), "certificate": ("certificate", "")}.get(
-            change, ("gone", "")
-        )
+        wanted, word = WANTED[change], str(self._ports.other) if change == "backend" else ""
+        changes = [(host, self._change(change, host)) for host, _ in some]
+        for host, requests in changes[:WARMING]:
+            self._visitors.change(host, requests, wanted, word)
         seconds = []
-        for host, _ in some[:WARMING]:
-            self._visitors.change(host, self._change(change, host), wanted, word)
-        requests = {host: self._change(change, host) for host, _ in some[WARMING:]}
         with spending(served) as spent:
-            for host, writes in requests.items():
+            for host, requests in changes[WARMING:]:
                 settle(served, 0.1)
-                seconds.append(self._visitors.change(host, writes, wanted, word))
+                seconds.append(self._visitors.change(host, requests, wanted, word))
         return Change(seconds, spent(count))
 
     def _prepared(
@@ -202,7 +202,7 @@ class Rig:
 
 @contextmanager
 def spending(served: Served) -> Iterator[Callable[[int], Cost]]:
-    """Measures what is spent meanwhile, and until nothing is left to do; what is given tells it, for each of a count."""
+    """Measures what is spent meanwhile, and until nothing is left to do; what is given tells it, by a count of it."""
     settle(served, 0.5)
     counts = served.counts()
     cpu, envoy = served.cpu, served.gateway.main_thread

@@ -9,6 +9,7 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 
@@ -88,7 +89,7 @@ async def application(*ports: int) -> AsyncIterator[None]:
     for port in ports:
         body = str(port).encode()
         said = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
-        servers.append(await asyncio.start_server(lambda r, w, said=said: _answer(r, w, said), "0.0.0.0", port))
+        servers.append(await asyncio.start_server(partial(_answer, said), "0.0.0.0", port))
     try:
         yield
     finally:
@@ -96,7 +97,7 @@ async def application(*ports: int) -> AsyncIterator[None]:
             server.close()
 
 
-async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, said: bytes) -> None:
+async def _answer(said: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(EOFError, OSError, asyncio.CancelledError):
         while True:
             await reader.readuntil(b"\r\n\r\n")

@@ -57,12 +57,12 @@ class Ports(msgspec.Struct, frozen=True):
 
 
 class Hosting:
-    """Makes the objects; `issuer` signs all certificates."""
+    """Makes the objects; `issuer` signs all certificates, of which `shared` is that of the many."""
 
     def __init__(self, issuer: c.Issuer, ports: Ports) -> None:
         self._issuer = issuer
         self._ports = ports
-        self._shared = c.host_pair("*.many.example", issuer=issuer)
+        self.shared = c.host_pair("*.many.example", issuer=issuer)
 
     def base(self) -> Iterator[Manifest]:
         """What there is without any domain: namespaces, the class, and the gateway's pod and Service."""
@@ -86,7 +86,7 @@ class Hosting:
         for number in range(count):
             name = f"h{number}"
             yield from self.backend(name, number)
-            yield self.secret(name, self._shared)
+            yield self.secret(name, self.shared)
             yield self.ingress(name, many_host(number))
 
     def backend(self, name: str, number: int, port: int = 0) -> Iterator[Manifest]:

@@ -16,10 +16,10 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -31,7 +31,6 @@ from tests.kit.envoy import binary
 from tests.kit.istiod import Istiod, answer
 from tests.kit.ports import free_port
 from tests.kit.spawned import Spawned
-
 
 _WITHOUT: Final = {
     "PILOT_ENABLE_METADATA_EXCHANGE": "false",
@@ -85,7 +84,9 @@ class Gateway(Spawned):
         path = Path(scratch.name, "envoy.json")
         path.write_text(json.dumps(config))
         log = Path(scratch.name, "log").open("w+")  # noqa: SIM115 - the process writes to it
-        command = [binary(), "--config-path", path, "--use-dynamic-base-id", "--concurrency", "1", "--drain-time-s", "5"]
+        command = [binary(), "--config-path", path, "--use-dynamic-base-id", "--drain-time-s", "5"]
+        # One worker: the machine's two cores or so are for the control plane and the visitors as well.
+        command += ["--concurrency", "1"]
         process = subprocess.Popen(
             [*map(str, command), "--log-level", log_level], stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
@@ -147,7 +148,7 @@ class Hosts:
         self._kubeconfig = kubeconfig
         self._ports = ports
         root = c.Issuer("the mesh")
-        self._cacerts = c.write_cacerts(directory / "cacerts", c.Issuer("the control plane", root), roots=(root,))
+        self.cacerts = c.write_cacerts(directory / "cacerts", c.Issuer("the control plane", root), roots=(root,))
         (directory / "token").write_text(TOKEN)
         self._token = str(directory / "token")
 
@@ -155,29 +156,30 @@ class Hosts:
     def isthmus(self, mode: Mode = ON_DEMAND) -> Iterator[Served]:
         """As `isthmus run` would be, with a gateway that serves nothing yet."""
         began = time.monotonic()
-        flags = ("--istio-classes", "--cacerts", str(self._cacerts), *mode.flags)
+        flags = ("--istio-classes", "--cacerts", str(self.cacerts), *mode.flags)
         with Isthmus(HOME, self._kubeconfig, *flags) as plane:
             plane.ready()
-            config = self._bootstrap(plane.secure)
+            config = self.bootstrap(plane.secure)
             mode.adapt(config)
             with Gateway(config) as gateway:
                 yield Served(plane, gateway, began, lambda: _isthmus_counts(plane.metrics()))
 
     @contextmanager
     def istiod(self) -> Iterator[Served]:
-        """istiod with its defaults, but for what a stock Envoy lacks."""
+        """The peer, with its defaults, but for what a stock Envoy lacks."""
         began = time.monotonic()
-        with Istiod(HOME, self._kubeconfig, environ=_WITHOUT, mesh=_PLAIN, cacerts=self._cacerts) as plane:
+        with Istiod(HOME, self._kubeconfig, environ=_WITHOUT, mesh=_PLAIN, cacerts=self.cacerts) as plane:
             plane.ready()
-            with Gateway(_for_istiod(self._bootstrap(plane.secure))) as gateway:
+            with Gateway(_for_istiod(self.bootstrap(plane.secure))) as gateway:
                 yield Served(plane, gateway, began, lambda: _istiod_counts(plane.metrics()))
 
-    def _bootstrap(self, port: int) -> Document:
+    def bootstrap(self, port: int) -> Document:
+        """Of an Envoy that is the gateway, by the control plane on a port of this machine."""
         return bootstrap(
             GatewayProxy(
                 role="ingress",
                 xds=SocketAddress("localhost", port),
-                root_certificates=str(self._cacerts / "root-cert.pem"),
+                root_certificates=str(self.cacerts / "root-cert.pem"),
                 token=self._token,
                 pod="ingress-1",
                 namespace=NAMESPACE,

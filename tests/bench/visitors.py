@@ -45,7 +45,7 @@ class Activation(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where visitors go: the gateway, the API server by its kubeconfig, whom they trust, and the application's ports."""
+    """Where visitors go: the gateway, the API server by its kubeconfig; whom they trust; the application's ports."""
 
     gateway: tuple[str, int]
     kubeconfig: bytes
@@ -85,7 +85,8 @@ class Api:
         document = json.loads(kubeconfig)
         cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
         self._host, _, self._port = cluster["server"].rpartition("/")[2].partition(":")
-        self._trust = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+        ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        self._trust = ssl.create_default_context(cadata=ca)
         self._headers = f"authorization: Bearer {user['token']}\r\ncontent-type: application/json\r\n"
         self._caller: Caller | None = None
 
