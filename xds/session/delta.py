@@ -46,6 +46,8 @@ class DeltaExchange(Exchange[DeltaRequest]):
         """Whether that has become more since what joins it was last looked for."""
         self._waiting: dict[str, Resource] = {}
         """Resources to be sent."""
+        self._owed: set[str] = set()
+        """Names the client asked for without holding anything under them, whose resources are still to be made."""
         self._absent: dict[str, None] = {}
         """Names asked for under which there is nothing: told at once, as the client holds nothing there either."""
         self._gone: dict[str, int] = {}
@@ -92,6 +94,7 @@ class DeltaExchange(Exchange[DeltaRequest]):
             self._claims.pop(name, None)
             self._waiting.pop(name, None)
             self._absent.pop(name, None)
+            self._owed.discard(name)
             self._gone.pop(name, None)
             self.bisection.drop(name)
             self.quarantine.lift(name)
@@ -117,7 +120,7 @@ class DeltaExchange(Exchange[DeltaRequest]):
     def _note(self, changes: Changes, tick: int) -> None:
         covers, suspects = self.interest.covers, self.bisection.suspects
         changed = changes.changes
-        special = self._everything or self._claims or self._gone or self._absent or suspects
+        special = self._everything or self._claims or self._gone or self._absent or self._owed or suspects
         if self.interest.wildcard and not (special or self.quarantine.occupied):
             # As it nearly always is: whatever there is now is to be sent. Thousands may have changed, for every stream.
             self._waiting.update({name: resource for name, resource in changed.items() if resource is not None})
@@ -130,11 +133,15 @@ class DeltaExchange(Exchange[DeltaRequest]):
                 self._waiting.pop(name, None)
                 self.bisection.drop(name)
                 self.quarantine.lift(name)
-                if self.answered or claimed:  # else the client has never heard of it
+                if name in self._owed:
+                    self._owed.discard(name)
+                    self._absent[name] = None
+                elif self.answered or claimed:  # else the client has never heard of it
                     self._gone[name] = tick
                 continue
             self._gone.pop(name, None)
             self._absent.pop(name, None)
+            self._owed.discard(name)
             if suspects and not self.bisection.suspected(resource):
                 self.bisection.drop(name)
             if not self._everything and self._offer(name, resource):  # else it comes with everything
@@ -237,8 +244,13 @@ class DeltaExchange(Exchange[DeltaRequest]):
                 self._offer(name, resource)
                 if new and name not in self._claims and self.quarantine.hold(resource):
                     self._absent[name] = None  # there is nothing that this client could use
-            elif name in self._gone or self.content.known(name):
-                continue
+            elif name in self._gone:
+                if new:  # The client waits for it, perhaps before it answers for what the removal waits for.
+                    del self._gone[name]
+                    self._absent[name] = None
+            elif self.content.known(name):
+                if new:
+                    self._owed.add(name)
             elif name not in self._claims or self.content.state == "settled":
                 self._claims.pop(name, None)
                 self._absent[name] = None

@@ -69,6 +69,39 @@ def test_endpoints_wait_for_no_answer_that_waits_for_them(variant: type[Client])
     assert [response.type_url for response in client.ack(cluster)] == [CLUSTER_TYPE]
 
 
+def test_endpoints_that_went_before_they_were_asked_for_are_absent_at_once() -> None:
+    """Whoever uses them is not let go of first: an Envoy answers for no cluster while it waits for endpoints."""
+    client, views = up_to_date(DeltaClient, CLUSTER_TYPE)
+    views[ASSIGNMENT_TYPE] = View({"a": "1", "b": "1"})
+    client.subscribe(ASSIGNMENT_TYPE, "a")
+    client.ack_all()
+    views[CLUSTER_TYPE].change(b="1")
+    (cluster,) = client.poll()
+    views[CLUSTER_TYPE].change(b=None)
+    views[ASSIGNMENT_TYPE].change(b=None)
+    (answer,) = client.subscribe(ASSIGNMENT_TYPE, "b")
+    assert (answer.type_url, answer.removed) == (ASSIGNMENT_TYPE, ["b"])
+    client.ack(answer)
+    assert [response.removed for response in client.ack(cluster)] == [["b"]]
+
+
+def test_what_was_asked_for_and_will_never_be_made_is_absent_at_once() -> None:
+    client, views = up_to_date(DeltaClient, CLUSTER_TYPE)
+    views[SECRET_TYPE] = View({"a": "1"})
+    views[SECRET_TYPE].latent = {"b"}
+    client.subscribe(SECRET_TYPE, "a")
+    client.ack_all()
+    views[CLUSTER_TYPE].change(a="2")
+    (cluster,) = client.poll()
+    views[CLUSTER_TYPE].change(a="3")
+    assert client.subscribe(SECRET_TYPE, "b") == []
+    views[SECRET_TYPE].vanish("b")
+    (answer,) = client.poll()
+    assert (answer.type_url, answer.removed) == (SECRET_TYPE, ["b"])
+    assert client.ack(answer) == []
+    assert [response.texts for response in client.ack(cluster)] == [{"a": "3"}]
+
+
 @both
 def test_endpoints_go_out_behind_the_clusters_of_the_same_moment(variant: type[Client]) -> None:
     client, views = up_to_date(variant, ASSIGNMENT_TYPE, CLUSTER_TYPE)
