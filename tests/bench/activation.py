@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
@@ -38,15 +38,16 @@ from tests.bench.visitors import Activation, Place, Visitors
 from tests.kit import certificates as c
 from tests.kit.ports import free_port
 
-WARMING: Final = 3
-"""Domains of each algorithm added before anything is measured, while caches are cold."""
 WANTED: Final = {"backend": "port", "certificate": "certificate", "delete": "gone"}
 """Of each change of a domain what a visitor sees of it."""
 
 
 class Amounts(msgspec.Struct, frozen=True):
-    """How many domains are added for times, by algorithm; how many for costs, of each; how many of each change."""
+    """How many domains of each algorithm are added before anything is measured, while caches are cold; how many for
+    times, by algorithm; how many for costs, of each; how many domains change.
+    """
 
+    warming: int
     ec: int
     rsa: int
     costs: int
@@ -100,7 +101,7 @@ class New(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Everything beside so many domains; `new` by algorithm, `changes` by what they are."""
+    """Everything beside so many domains, or what is known so far; `new` by algorithm, `changes` by what they are."""
 
     start: Start
     new: dict[str, New]
@@ -121,8 +122,8 @@ class Rig:
         self._backends = 0
         self._served: Served | None = None
 
-    def measure(self, start: Starting, domains: int, amounts: Amounts) -> Figures:
-        """Everything, of one control plane."""
+    def measure(self, start: Starting, domains: int, amounts: Amounts) -> Iterator[Figures]:
+        """Everything, of one control plane: more and more of it, as it is found."""
         with start() as served:
             served.gateway.ready()
             settle(served, 1.0)
@@ -130,11 +131,18 @@ class Rig:
         self._servers.put(HOME, *self._hosting.many(domains))
         self._backends = domains
         with start() as served:
-            started = self._started(served, domains, empty)
-            new: dict[str, New] = {}
-            for algorithm, times in (("ec", amounts.ec), ("rsa", amounts.rsa)):
-                new[algorithm] = self._added(served, algorithm, times, amounts.costs)
-            return Figures(started, new, {one: self._changed(served, one, amounts.changes) for one in WANTED})
+            figures = Figures(self._started(served, domains, empty), {}, {})
+            yield figures
+            numbers: dict[Algorithm, int] = {"ec": amounts.ec, "rsa": amounts.rsa}
+            for algorithm, times in numbers.items():
+                figures.new[algorithm] = self._added(served, algorithm, times, amounts)
+                yield figures
+            hosts = self._prepared(served, "changing", "ec", amounts.warming + amounts.changes)
+            for host, requests in hosts:
+                self._visitors.activate(host, requests)
+            for change in WANTED:
+                figures.changes[change] = self._changed(served, change, [host for host, _ in hosts], amounts.warming)
+                yield figures
 
     def _started(self, served: Served, domains: int, empty: int) -> Start:
         ready = time.monotonic() - served.began
@@ -144,36 +152,34 @@ class Rig:
         memory = used(served.plane.pid).resident
         return Start(ready, at - served.began, cost, memory, used(served.gateway.pid).resident, memory - empty)
 
-    def _added(self, served: Served, algorithm: Algorithm, times: int, costs: int) -> New:
+    def _added(self, served: Served, algorithm: Algorithm, times: int, amounts: Amounts) -> New:
         """One domain after the other."""
-        some = self._prepared(served, f"{algorithm}new", algorithm, WARMING + times + costs)
-        for host, requests in some[:WARMING]:
+        costs, measured = amounts.costs, amounts.warming + times
+        some = self._prepared(served, f"{algorithm}new", algorithm, measured + costs)
+        for host, requests in some[: amounts.warming]:
             self._visitors.activate(host, requests)
         visits = []
-        for host, requests in some[WARMING : WARMING + times]:
+        for host, requests in some[amounts.warming : measured]:
             settle(served, 0.1)
             visits.append(self._visitors.activate(host, requests))
         with spending(served) as spent:
-            for host, requests in some[WARMING + times :]:
+            for host, requests in some[measured:]:
                 self._visitors.write(requests)
                 patiently(lambda h=host: self._visitors.status(h) == 200, served)  # type: ignore[misc]
         return New(visits, spent(costs))
 
-    def _changed(self, served: Served, change: str, count: int) -> Change:
-        """One change of as many new domains."""
-        some = self._prepared(served, change, "ec", WARMING + count)
-        for host, requests in some:
-            self._visitors.activate(host, requests)
+    def _changed(self, served: Served, change: str, hosts: Sequence[str], warming: int) -> Change:
+        """One change of as many domains, the first of which are not measured."""
         wanted, word = WANTED[change], str(self._ports.other) if change == "backend" else ""
-        changes = [(host, self._change(change, host)) for host, _ in some]
-        for host, requests in changes[:WARMING]:
+        changes = [(host, self._change(change, host)) for host in hosts]
+        for host, requests in changes[:warming]:
             self._visitors.change(host, requests, wanted, word)
         seconds = []
         with spending(served) as spent:
-            for host, requests in changes[WARMING:]:
+            for host, requests in changes[warming:]:
                 settle(served, 0.1)
                 seconds.append(self._visitors.change(host, requests, wanted, word))
-        return Change(seconds, spent(count))
+        return Change(seconds, spent(len(seconds)))
 
     def _prepared(
         self, served: Served, prefix: str, algorithm: Algorithm, count: int
@@ -233,8 +239,8 @@ def patiently(holds: Callable[[], bool], served: Served, *, deadline: float = 90
             raise TimeoutError(f"not within {deadline:g} s")
 
 
-def measured(name: str, domains: int, amounts: Amounts) -> Figures:
-    """Of one of the modes, or of istiod."""
+def measured(name: str, domains: int, amounts: Amounts) -> Iterator[Figures]:
+    """Of one of the modes, or of istiod: more and more of it."""
     issuer = c.Issuer("an authority")
     ports = Ports(*(free_port("0.0.0.0") for _ in range(4)))
     hosting = Hosting(issuer, ports)
@@ -248,4 +254,4 @@ def measured(name: str, domains: int, amounts: Amounts) -> Figures:
             return hosts.istiod() if name == ISTIOD else hosts.isthmus(MODES[name])
 
         with Visitors(place) as visitors:
-            return Rig(servers, visitors, hosting, ports).measure(start, domains, amounts)
+            yield from Rig(servers, visitors, hosting, ports).measure(start, domains, amounts)

@@ -54,8 +54,8 @@ ENVOY_GROWTH: Final = 0.1
 """The share by which Envoy's may have: it gives back to the system only what lies together."""
 SLOWER: Final = 2.0
 """Times the first third's that the p99 of the last third may be, above what a shared machine does by itself."""
-NOISE: Final = 10.0
-"""Milliseconds that are the machine's."""
+NOISE: Final = 25.0
+"""Milliseconds that are the machine's, whose cores others share."""
 
 
 class Weather:
@@ -109,8 +109,8 @@ class Weather:
     def _come_or_go(self) -> list[Write]:
         number = self._chance.randrange(VISITED)
         name = f"c{number}"
-        some = (self._hosting.secret(name, self._chance.choice(self._pairs)),)
-        some += (self._hosting.ingress(name, _guest(number)),)
+        secret = self._hosting.secret(name, self._chance.choice(self._pairs))
+        some = (secret, self._hosting.ingress(name, _guest(number)))
         self._there ^= {number}
         if number in self._there:
             self._changed |= {_key(one): (HOME, _key(one)) for one in some}

@@ -3,16 +3,18 @@
 `python -m tests.bench.domains --size small|full` measures a matrix: every way of serving domains, at every number of
 them, each part in a process of its own with an API server, a control plane, an Envoy and visitors of its own
 (`tests.bench.activation`), one after the other. `--part on_demand:7000` measures one part alone. Full has istiod with a
-stock Envoy behind it as well, where istiod can be had. A part that does not end in time is left out, and said so.
+stock Envoy behind it as well, where istiod can be had. A part that does not end in time is ended, and said so.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -44,8 +46,8 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Size(msgspec.Struct, frozen=True):
-    """What is measured: numbers of domains for Isthmus and for the peer, how much of each, and seconds that one part
-    may take.
+    """What is measured: numbers of domains for Isthmus and for the peer, how much of each, and seconds that a part of
+    either may take.
     """
 
     domains: tuple[int, ...]
@@ -53,17 +55,19 @@ class Size(msgspec.Struct, frozen=True):
     amounts: Amounts
     peer_amounts: Amounts
     within: float
+    peer_within: float
 
 
-_FEW: Final = Amounts(ec=12, rsa=4, costs=4, changes=4)
+_FEW: Final = Amounts(warming=1, ec=8, rsa=2, costs=2, changes=2)
 SIZES: Final = {
-    "small": Size((20, 2_000), (), Amounts(ec=10, rsa=5, costs=4, changes=3), _FEW, within=60),
+    "small": Size((20, 2_000), (), Amounts(3, ec=10, rsa=5, costs=4, changes=3), _FEW, within=60, peer_within=60),
     "full": Size(
         (100, 1_000, 7_000, 20_000),
         (1_000, 7_000, 20_000),
-        Amounts(ec=100, rsa=50, costs=30, changes=20),
+        Amounts(3, ec=100, rsa=50, costs=30, changes=20),
         _FEW,
-        within=420,
+        within=300,
+        peer_within=500,
     ),
 }
 FLAT: Final = 1.3
@@ -78,24 +82,25 @@ Matrix = Mapping[Part, Figures]
 
 
 def in_process(part: Part, size: str, within: float) -> Figures | None:
-    """What one measures in a process of its own, which prints it last; None, and said why, if it does not."""
+    """What one measures in a process of its own, which prints more and more of it; None if that was nothing. Says so if
+    it was not all.
+    """
     command = [sys.executable, "-m", "tests.bench.domains", "--size", size, "--measure", str(part)]
-    # A session of its own: what it started ends with it, whatever becomes of it.
-    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
-        try:
-            said, _ = process.communicate(timeout=within)
-        except subprocess.TimeoutExpired:
-            print(f"# {part} did not end within {within:g} s", flush=True)
-            return None
-        finally:
+    with tempfile.TemporaryFile() as said:
+        # A session of its own: what it started ends with it, whatever becomes of it.
+        with subprocess.Popen(command, stdout=said, start_new_session=True) as process:
             try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-    if process.returncode != 0:
-        print(f"# {part} has failed with exit code {process.returncode}", flush=True)
-        return None
-    return msgspec.json.decode(said.splitlines()[-1], type=Figures)
+                process.wait(within)
+            except subprocess.TimeoutExpired:
+                print(f"# {part} was ended after {within:g} s; figures that it had not come to are missing", flush=True)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode not in (0, -signal.SIGKILL):
+            print(f"# {part} has failed with exit code {process.returncode}", flush=True)
+        said.seek(0)
+        lines = said.read().splitlines()
+    return msgspec.json.decode(lines[-1], type=Figures) if lines else None
 
 
 def parts(size: Size) -> list[Part]:
@@ -173,17 +178,18 @@ def add(results: Results, matrix: Matrix) -> None:
     the peer was measured, its figures are its own.
     """
     rows = {part: figures(found, part.domains) for part, found in matrix.items()}
-    alone = all(part.name == ISTIOD for part in rows)
+    ours = {part.domains for part in rows if part.name != ISTIOD}
     for part, row in rows.items():
-        if part.name == ISTIOD and not alone:
+        if part.name == ISTIOD and part.domains in ours:
             continue
-        peer = rows.get(Part(ISTIOD, part.domains), {}) if not alone else {}
+        peer = rows.get(Part(ISTIOD, part.domains), {}) if part.name != ISTIOD else {}
         bounds = goals(part)
         for name, (value, unit) in row.items():
             theirs = peer.get(name, (None, ""))[0]
             results.add(f"domains.{part.name}_{part.domains}.{name}", value, unit, goal=bounds.get(name), peer=theirs)
-        if peer and part.name in OF_ISTIOD:
-            share = row["new.ec.first.p50"][0] / peer["new.ec.first.p50"][0]
+        first = "new.ec.first.p50"
+        if part.name in OF_ISTIOD and first in row and first in peer:
+            share = row[first][0] / peer[first][0]
             name = f"domains.{part.name}_{part.domains}.new.ec.first.of_istiod"
             results.add(name, share, "times", goal=OF_ISTIOD[part.name])
     _flatness(results, [(part, row) for part, row in rows.items() if part.name == "on_demand"])
@@ -196,7 +202,7 @@ def _flatness(results: Results, some: list[tuple[Part, dict[str, Row]]]) -> None
     few, many = (row for _, row in (min(some, key=_count), max(some, key=_count)))
     for name in ("sent", "functions", "hashed", "cpu", "envoy_cpu"):
         full = f"new.ec.{name}"
-        if full in few and few[full][0]:
+        if full in few and full in many and few[full][0]:
             results.add(f"domains.flatness.{name}", many[full][0] / few[full][0], "times", goal=FLAT)
 
 
@@ -211,7 +217,8 @@ def measure(size: str, chosen: Iterable[Part]) -> None:
     results.add("machine.reference.before", reference(), "ms")
     matrix = {}
     for part in chosen:
-        found = in_process(part, size, SIZES[size].within)
+        limits = SIZES[size]
+        found = in_process(part, size, limits.peer_within if part.name == ISTIOD else limits.within)
         if found is not None:
             matrix[part] = found
     add(results, matrix)
@@ -231,7 +238,9 @@ def main(arguments: Iterable[str]) -> None:
     if given.measure:
         part: Part = given.measure
         amounts = size.peer_amounts if part.name == ISTIOD else size.amounts
-        sys.stdout.write(msgspec.json.encode(measured(part.name, part.domains, amounts)).decode() + "\n")
+        for found in measured(part.name, part.domains, amounts):
+            sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+            sys.stdout.flush()
         return
     measure(given.size, given.part or parts(size))
 
