@@ -145,8 +145,9 @@ class Weather:
         return self._put(self._ingress(number, annotations=annotations), self._ingress(number))
 
     def _rotate(self) -> list[Write]:
-        name = f"h{self._number()}"
-        first = self._hosting.secret(name, self._hosting.shared)
+        number = self._number()
+        name = f"h{number}"
+        first = self._hosting.secret(name, self._hosting.kept_pair(number))
         return self._put(self._hosting.secret(name, self._chance.choice(self._pairs)), first)
 
     def _flip(self) -> list[Write]:

@@ -72,7 +72,7 @@ SIZES: Final = {
 }
 FLAT: Final = 1.3
 """Times what one more domain costs beside the fewest that it may cost beside the most."""
-OF_ISTIOD: Final = {"compatibility": 0.2}
+OF_ISTIOD: Final = {"compatible": 0.2}
 """The share of istiod's time that a way of serving may take, where it has such a goal."""
 
 Matrix = Mapping[Part, Figures]

@@ -57,12 +57,12 @@ class Ports(msgspec.Struct, frozen=True):
 
 
 class Hosting:
-    """Makes the objects; `issuer` signs all certificates, of which `shared` is that of the many."""
+    """Makes the objects; `issuer` signs all certificates."""
 
     def __init__(self, issuer: c.Issuer, ports: Ports) -> None:
         self._issuer = issuer
         self._ports = ports
-        self.shared = c.host_pair("*.many.example", issuer=issuer)
+        self._pairs: dict[int, Pair] = {}
 
     def base(self) -> Iterator[Manifest]:
         """What there is without any domain: namespaces, the class, and the gateway's pod and Service."""
@@ -82,11 +82,11 @@ class Hosting:
         yield from self.backend(OTHER, MOST, self._ports.other)
 
     def many(self, count: int) -> Iterator[Manifest]:
-        """So many domains, with one certificate for all, as it takes long to make 20,000: `h<n>.many.example`."""
+        """So many domains, `h<n>.many.example`, each with a certificate of its own."""
         for number in range(count):
             name = f"h{number}"
             yield from self.backend(name, number)
-            yield self.secret(name, self.shared)
+            yield self.secret(name, self.kept_pair(number))
             yield self.ingress(name, many_host(number))
 
     def backend(self, name: str, number: int, port: int = 0) -> Iterator[Manifest]:
@@ -114,6 +114,12 @@ class Hosting:
             f"{NAMESPACE}/{name}", host, service or name, path=path, secret=name, class_name=CLASS
         )
         return {**ingress, "metadata": {**ingress["metadata"], "annotations": dict(annotations)}}
+
+    def kept_pair(self, number: int) -> Pair:
+        """The certificate of one of many, and its key: always the same."""
+        if number not in self._pairs:
+            self._pairs[number] = self.pair(many_host(number), "ec")
+        return self._pairs[number]
 
     def pair(self, host: str, algorithm: Algorithm) -> Pair:
         """A certificate of that host alone, and its key."""

@@ -16,7 +16,7 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -43,7 +43,7 @@ _PLAIN: Final = "enableAutoMtls: false\n"
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """What a control plane has done so far, by its own metrics: bytes sent to proxies, functions run, objects hashed;
+    """What a control plane has done so far, by its own metrics: bytes sent to proxies, functions run, digests taken;
     None what it does not count.
     """
 
@@ -63,11 +63,11 @@ def _less(now: float | None, before: float | None) -> float | None:
 
 
 class Mode(msgspec.Struct, frozen=True):
-    """One way of serving domains: flags of `isthmus run`, and what is different in Envoy's bootstrap."""
+    """One way of serving domains: flags of `isthmus run`, and what Envoy's node says besides."""
 
     name: str
     flags: tuple[str, ...] = ()
-    adapt: Callable[[Document], None] = lambda _: None
+    metadata: Mapping[str, str] = {}
 
 
 ON_DEMAND: Final = Mode("on_demand")
@@ -160,7 +160,7 @@ class Hosts:
         with Isthmus(HOME, self._kubeconfig, *flags) as plane:
             plane.ready()
             config = self.bootstrap(plane.secure)
-            mode.adapt(config)
+            config["node"]["metadata"] |= mode.metadata
             with Gateway(config) as gateway:
                 yield Served(plane, gateway, began, lambda: _isthmus_counts(plane.metrics()))
 
@@ -216,12 +216,8 @@ def metrics(text: str) -> dict[str, float]:
 
 def _isthmus_counts(text: str) -> Counts:
     some = metrics(text)
-    hashed = [value for name, value in some.items() if re.fullmatch(r"isthmus_\w*hashed\w*_total", name)]
-    return Counts(
-        some.get("isthmus_xds_push_bytes_total", 0.0),
-        some["isthmus_aggregate_functions_total"],
-        sum(hashed) if hashed else None,
-    )
+    sent = some.get("isthmus_xds_push_bytes_total", 0.0)
+    return Counts(sent, some["isthmus_aggregate_functions_total"], some.get("isthmus_xds_digests_total"))
 
 
 def _istiod_counts(text: str) -> Counts:
