@@ -10,6 +10,7 @@ import pytest
 
 from tests.bench import results
 from tests.bench.activation import Change, Cost, Figures, New, Start
+from tests.bench.domain_table import table
 from tests.bench.domain_weather import RATE, Weather, _key, failures, thirds
 from tests.bench.domains import SIZES, Part, add, figures
 from tests.bench.hosting import NAMESPACE, Hosting, Ports, created, deleted, replaced
@@ -157,3 +158,16 @@ def test_visitors_who_wait_longer_in_the_end_are_wrong() -> None:
     slower = [Answered(0.0, 0.005)] * 6 + [Answered(0.0, 0.5)] * 3
     (wrong,) = failures(Report(kept=slower, new=[Answered(0.0, 0.005)] * 9), Results("weather", "10s"))
     assert "kept" in wrong
+
+
+def test_the_table_has_a_column_for_each_part_and_the_peers_last() -> None:
+    some = Results("domains", "full")
+    some.add("domains.istiod_1000.start.cpu", 9.0, "s")
+    some.add("domains.on_demand_1000.start.cpu", 2.0, "s", peer=8.0)
+    some.add("domains.on_demand_100.start.cpu", 1.0, "s")
+    some.add("machine.load.before", 1.0, "processes")
+    assert table(some.rows) == [
+        "| figure | unit | on demand, 100 | on demand, 1,000 | istiod, 1,000 |",
+        "|---|---|---|---|---|",
+        "| `start.cpu` | s | 1 | 2 | 8 |",
+    ]
