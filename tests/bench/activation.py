@@ -120,7 +120,6 @@ class Rig:
         self._hosting = hosting
         self._ports = ports
         self._backends = 0
-        self._served: Served | None = None
 
     def measure(self, start: Starting, domains: int, amounts: Amounts) -> Iterator[Figures]:
         """Everything, of one control plane: more and more of it, as it is found."""

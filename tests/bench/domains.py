@@ -67,7 +67,7 @@ SIZES: Final = {
         Amounts(3, ec=100, rsa=50, costs=30, changes=20),
         _FEW,
         within=300,
-        peer_within=500,
+        peer_within=600,
     ),
 }
 FLAT: Final = 1.3
