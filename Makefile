@@ -12,6 +12,7 @@ PART ?=
 NAME ?=
 SIZE ?= small
 SECONDS ?= 60
+DOMAINS ?= 2000
 PYTEST_ARGS ?=
 
 PROTO_SOURCES := $(wildcard xds/proto/*.proto xds/proto/*.py)
@@ -85,9 +86,10 @@ golden: ready ## rewrite the expected results of tests/golden, and delete orphan
 conformance: ready ## all of tests/conformance, with the long suites of others
 	$(BIN)/python -m pytest tests/conformance $(PYTEST_ARGS)
 
-soak: ready ## changes, restarts and leavers for SECONDS=60, and what they left behind
+soak: ready ## changes, restarts and leavers for SECONDS=60, and what they left behind; then DOMAINS=2000 in weather
 	@mkdir -p bench-results
 	$(BIN)/python -m tests.bench.soak --seconds $(SECONDS)
+	$(BIN)/python -m tests.bench.domain_weather --seconds $(SECONDS) --domains $(DOMAINS)
 
 bench: ready ## benchmarks, or NAME=pipeline (watchers, faults ...); SIZE=small|full
 	@test -n "$(BENCHES)" || { echo "make bench: no tests/bench/$(or $(NAME),*).py yet; names: $(BENCHMARKS)" >&2; exit 1; }

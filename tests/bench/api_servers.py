@@ -13,7 +13,7 @@ import hashlib
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,6 +26,7 @@ from tests.kit.kube_store import RESOURCES as READ
 from tests.kit.kube_store import Resource
 from tests.kit.kubeconfigs import kubeconfig
 from tests.kit.manifests import Manifest
+from tests.kit.service_accounts import TokenIssuer
 from watchers.facts.keys import ObjectKey
 
 SOURCES = Path(__file__).parent / "fakekube"
@@ -214,6 +215,18 @@ class ApiServers:
         return msgspec.json.decode(self._process.stdout.readline())
 
 
+class _Tokens(TokenIssuer):
+    """Takes tokens as fakekube does: `sa:NAMESPACE:NAME` is that account's."""
+
+    def review(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """The status of a TokenReview."""
+        kind, _, account = spec["token"].partition(":")
+        if kind != "sa":
+            return super().review(spec)
+        user = {"username": f"system:serviceaccount:{account}", "groups": ["system:serviceaccounts"]}
+        return {"authenticated": True, "audiences": ["istio-ca"], "user": user}
+
+
 class Fallback:
     """The tests' API servers, which obey the same commands."""
 
@@ -232,6 +245,7 @@ class Fallback:
                 pass
             case "cluster":
                 cluster = self._clusters[rest] = KubeCluster(rest)
+                cluster.accounts = _Tokens()
                 await self._api.start(cluster)
                 return {"port": int(cluster.url.rpartition(":")[2])}
             case "put" | "delete":

@@ -105,6 +105,10 @@ class Isthmus(Spawned):
     def collect_garbage(self) -> None:
         """It does as it likes."""
 
+    def metrics(self) -> str:
+        """Its counters and gauges, as Prometheus reads them."""
+        return (answer(f"http://127.0.0.1:{self._admin}/metrics") or b"").decode()
+
     def log(self) -> str:
         """All that it said."""
         return "".join(self._lines) + Path(self._log.name).read_text(errors="replace")

@@ -77,8 +77,11 @@ def serve(
     sources: list[tuple[str, Path]],
     commands: Callable[[ControlPlane, Connection], Commands],
     remotes: Path | None = None,
+    **fields: Any,
 ) -> None:
-    """The life of such a process; the first source is home, `remotes` a directory of kubeconfigs of more clusters."""
+    """The life of such a process; the first source is home, `remotes` a directory of kubeconfigs of more clusters;
+    `fields` are further ones of Settings.
+    """
     began = time.monotonic()
     from aggregator.app import memory
     from aggregator.app.main import ControlPlane
@@ -99,6 +102,7 @@ def serve(
         health=loopback,
         admin=loopback,
         drain=0.0,
+        **fields,
     )
 
     async def run() -> None:

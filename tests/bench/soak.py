@@ -391,10 +391,15 @@ def left_behind(before: Counts, after: Counts, weather: Soak, results: Results) 
     results.add("soak.graph", sum(after.graph.values()), "entries", goal=sum(before.graph.values()))
     results.add("soak.tables", sum(after.tables.values()), "rows", goal=sum(before.tables.values()))
     wrong = [f"memory grew by {growth:.1f} MB"] if growth > GROWTH else []
+    return wrong + differing(before, after)
+
+
+def differing(before: Counts, after: Counts) -> list[str]:
+    """What there is more of than before, or less, in words."""
     pairs = [("tasks", before.tasks, after.tasks), ("files", before.files, after.files)]
     for old, new in ((before.graph, after.graph), (before.tables, after.tables)):
         pairs += [(name, old.get(name, 0), new.get(name, 0)) for name in sorted({*old, *new})]
-    return wrong + [f"{name}: {old} before, {new} after" for name, old, new in pairs if old != new]
+    return [f"{name}: {old} before, {new} after" for name, old, new in pairs if old != new]
 
 
 def main() -> int:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.kit.envoy import cache
@@ -70,12 +71,23 @@ class Istiod(Spawned):
     (reviewed by its home cluster).
     """
 
-    def __init__(self, cluster: str, kubeconfig: bytes) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        kubeconfig: bytes,
+        *,
+        environ: Mapping[str, str] = {},
+        mesh: str = "",
+        cacerts: Path | None = None,
+    ) -> None:
+        """`environ` goes before what it is started with otherwise, `mesh` are more lines of its mesh configuration;
+        `cacerts` is a directory with its authority.
+        """
         path = binary(build=False)
         scratch = tempfile.TemporaryDirectory(prefix="isthmus-istiod-")
         home = Path(scratch.name)
         (home / "kubeconfig").write_bytes(kubeconfig)
-        (home / "mesh").write_text(_MESH)
+        (home / "mesh").write_text(_MESH + mesh)
         self.xds, self.secure, self._monitoring, https, self._http, control = free_ports(6)
         addresses = {
             "grpcAddr": self.xds,
@@ -91,7 +103,9 @@ class Istiod(Spawned):
         ]
         # By default it asks API servers for less a second than these can answer.
         command += ["--kubernetesApiQPS=400", "--kubernetesApiBurst=800"]
-        environment = {**os.environ, **_ENVIRONMENT, "CLUSTER_ID": cluster}
+        environment = {**os.environ, **_ENVIRONMENT, "CLUSTER_ID": cluster, **environ}
+        if cacerts is not None:
+            environment["ROOT_CA_DIR"] = str(cacerts)
         log = (home / "log").open("w+")
         process = subprocess.Popen(
             command, cwd=home, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
@@ -115,6 +129,10 @@ class Istiod(Spawned):
         page = answer(f"http://127.0.0.1:{self._http}/debug/clusterz")
         states = {one["id"]: one["syncStatus"] for one in json.loads(page)} if page else {}
         return bool(states.get(cluster, "synced") != "synced")
+
+    def metrics(self) -> str:
+        """Its counters and gauges, as Prometheus reads them."""
+        return (answer(f"http://127.0.0.1:{self._monitoring}/metrics") or b"").decode()
 
     def collect_garbage(self) -> None:
         """Asks it to, as Go's own profile endpoint does."""

@@ -272,7 +272,9 @@ class DeltaExchange(Exchange[DeltaRequest]):
                 if new and name not in self._claims and self.quarantine.hold(resource):
                     self._absent[name] = None  # there is nothing that this client could use
             elif name in self._gone:
-                continue
+                if new:  # The client waits for it, perhaps before it answers for what the removal waits for.
+                    del self._gone[name]
+                    self._absent[name] = None
             elif self.content.known(name):
                 if new and claim is None:
                     self._silent.add(name)

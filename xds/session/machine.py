@@ -145,10 +145,11 @@ class Session(ABC, Generic[R]):
         rank = order.ranks.get(exchange.type_url)
         if rank is None:
             return False
+        awaiting = order.awaited.get(exchange.type_url)
         for type_url, other in self._exchanges.items():
             if order.ranks.get(type_url, inf) >= rank:
                 break
-            if other.unsent:
+            if other.unsent and not (other.waiting and type_url == awaiting):
                 return True
         return False
 

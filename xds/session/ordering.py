@@ -28,6 +28,8 @@ class Order(Struct, frozen=True):
     """The order of types, by type URL. A type that is not mentioned waits for nothing and holds up nothing.
 
     `ranks`: resources of a type go out when every type of a lower rank on the stream has sent what it has.
+    `awaited`: the types that a client waits for before it answers for another, by which it learned of their names: they
+      are not held up by that while it is under way. Else, once more of it is to be sent, both would wait for ever.
     `first_after`: the first answer of a type waits for the first of another, since the client may begin to work with it
       at once; for `patience` seconds if the client does not ask for the other at all.
     `dependents`: the types whose resources may refer to a type. It removes nothing before they have sent what they had
@@ -41,6 +43,7 @@ class Order(Struct, frozen=True):
     """
 
     ranks: Mapping[str, int] = {}
+    awaited: Mapping[str, str] = {}
     first_after: Mapping[str, str] = {}
     dependents: Mapping[str, tuple[str, ...]] = {}
     seldom: frozenset[str] = frozenset()
@@ -66,6 +69,8 @@ MAKE_BEFORE_BREAK: Final = Order(
         SCOPED_ROUTE_TYPE: 5,
         ROUTE_TYPE: 5,
     },
+    # An Envoy answers for clusters when they are warm, which takes their endpoints.
+    awaited={ASSIGNMENT_TYPE: CLUSTER_TYPE},
     # A ztunnel opens after the first answer of each type, and asks for addresses first.
     first_after={ADDRESS_TYPE: AUTHORIZATION_TYPE},
     dependents={

@@ -138,6 +138,13 @@ class View:
                 if cause is not None:
                     reading.causes.append(cause)
 
+    def vanish(self, name: str) -> None:
+        """There will be no resource of a latent name."""
+        self.latent.discard(name)
+        self.revision += 1
+        for reading in self.readings:
+            reading.changed[name] = None
+
     @property
     def texts(self) -> dict[str, str]:
         return {name: text_of(resource.body.tobytes()) for name, resource in self.content.items()}

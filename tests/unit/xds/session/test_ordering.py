@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 
 from tests.unit.xds.session.model import Client, DeltaClient, SotwClient, View, World
@@ -41,9 +43,10 @@ def test_what_an_envoy_is_to_use_is_sent_in_the_order_of_use(variant: type[Clien
 
 
 @both
-@pytest.mark.parametrize("first", range(len(MAKING) - 1))
-def test_what_names_others_waits_until_those_are_all_sent(variant: type[Client], first: int) -> None:
-    earlier, later = MAKING[first], MAKING[first + 1]
+@pytest.mark.parametrize(
+    ("earlier", "later"), [pair for pair in combinations(MAKING, 2) if pair != (CLUSTER_TYPE, ASSIGNMENT_TYPE)]
+)
+def test_what_names_others_waits_until_those_are_all_sent(variant: type[Client], earlier: str, later: str) -> None:
     client, views = up_to_date(variant, earlier, later)
     views[earlier].change(a="2")
     client.poll()
@@ -51,6 +54,60 @@ def test_what_names_others_waits_until_those_are_all_sent(variant: type[Client],
     views[later].change(a="2")
     assert client.poll() == []  # the newer one waits behind the one under way, and what names it behind that
     assert [response.type_url for response in client.ack()] == [earlier, later]
+
+
+@both
+def test_endpoints_wait_for_no_answer_that_waits_for_them(variant: type[Client]) -> None:
+    """An Envoy answers for a cluster when it is warm: with its endpoints, and not before, whatever comes behind it."""
+    client, views = up_to_date(variant, CLUSTER_TYPE, ASSIGNMENT_TYPE)
+    views[CLUSTER_TYPE].change(b="1")
+    (cluster,) = client.poll()
+    views[CLUSTER_TYPE].change(c="1")
+    views[ASSIGNMENT_TYPE].change(b="1")
+    (endpoints,) = client.poll()
+    assert endpoints.type_url == ASSIGNMENT_TYPE
+    assert [response.type_url for response in client.ack(cluster)] == [CLUSTER_TYPE]
+
+
+def test_endpoints_that_went_before_they_were_asked_for_are_absent_at_once() -> None:
+    """Whoever uses them is not let go of first: an Envoy answers for no cluster while it waits for endpoints."""
+    client, views = up_to_date(DeltaClient, CLUSTER_TYPE)
+    views[ASSIGNMENT_TYPE] = View({"a": "1", "b": "1"})
+    client.subscribe(ASSIGNMENT_TYPE, "a")
+    client.ack_all()
+    views[CLUSTER_TYPE].change(b="1")
+    (cluster,) = client.poll()
+    views[CLUSTER_TYPE].change(b=None)
+    views[ASSIGNMENT_TYPE].change(b=None)
+    (answer,) = client.subscribe(ASSIGNMENT_TYPE, "b")
+    assert (answer.type_url, answer.removed) == (ASSIGNMENT_TYPE, ["b"])
+    client.ack(answer)
+    assert [response.removed for response in client.ack(cluster)] == [["b"]]
+
+
+def test_what_was_asked_for_and_will_never_be_made_is_absent_at_once() -> None:
+    client, views = up_to_date(DeltaClient, CLUSTER_TYPE)
+    views[SECRET_TYPE] = View({"a": "1"})
+    views[SECRET_TYPE].latent = {"b"}
+    client.subscribe(SECRET_TYPE, "a")
+    client.ack_all()
+    views[CLUSTER_TYPE].change(a="2")
+    (cluster,) = client.poll()
+    views[CLUSTER_TYPE].change(a="3")
+    assert client.subscribe(SECRET_TYPE, "b") == []
+    views[SECRET_TYPE].vanish("b")
+    (answer,) = client.poll()
+    assert (answer.type_url, answer.removed) == (SECRET_TYPE, ["b"])
+    assert client.ack(answer) == []
+    assert [response.texts for response in client.ack(cluster)] == [{"a": "3"}]
+
+
+@both
+def test_endpoints_go_out_behind_the_clusters_of_the_same_moment(variant: type[Client]) -> None:
+    client, views = up_to_date(variant, ASSIGNMENT_TYPE, CLUSTER_TYPE)
+    views[ASSIGNMENT_TYPE].change(a="2")
+    views[CLUSTER_TYPE].change(a="2")
+    assert [response.type_url for response in client.poll()] == [CLUSTER_TYPE, ASSIGNMENT_TYPE]
 
 
 @both
