@@ -232,6 +232,12 @@ CATALOGUE: dict[str, Entry] = {
         "An annotation of an Ingress has a value that means nothing; the Ingress is served as without it.",
         "Correct the value, as docs/reference/annotations.md says.",
     ),
+    "ProtectionInvalid": Entry(
+        "error",
+        "An Ingress asks for a protection (who may come, by which proof) that cannot be given; its paths are answered"
+        " 503, as without it they would be open.",
+        "Correct the annotation, or what it refers to, as docs/reference/annotations.md says; or take it away.",
+    ),
     "AnnotationUnknown": Entry(
         "warning",
         "An Ingress asks by an annotation for something that is not there; it is served as without it.",

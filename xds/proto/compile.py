@@ -52,8 +52,9 @@ ROOTS = (
     "envoy/extensions/filters/network/set_filter_state/v3/set_filter_state.proto",
     "envoy/extensions/filters/network/tcp_proxy/v3/tcp_proxy.proto",
     # HTTP filters and what the connection manager plugs in.
-    "envoy/extensions/filters/http/buffer/v3/buffer.proto",
+    "envoy/extensions/filters/http/basic_auth/v3/basic_auth.proto",
     "envoy/extensions/filters/http/cors/v3/cors.proto",
+    "envoy/extensions/filters/http/custom_response/v3/custom_response.proto",
     "envoy/extensions/filters/http/ext_authz/v3/ext_authz.proto",
     "envoy/extensions/filters/http/fault/v3/fault.proto",
     "envoy/extensions/filters/http/grpc_stats/v3/config.proto",
@@ -66,7 +67,10 @@ ROOTS = (
     "envoy/extensions/filters/http/rbac/v3/rbac.proto",
     "envoy/extensions/filters/http/router/v3/router.proto",
     "envoy/extensions/filters/http/set_filter_state/v3/set_filter_state.proto",
+    "envoy/extensions/filters/http/stateful_session/v3/stateful_session.proto",
+    "envoy/extensions/http/custom_response/redirect_policy/v3/redirect_policy.proto",
     "envoy/extensions/http/early_header_mutation/header_mutation/v3/header_mutation.proto",
+    "envoy/extensions/http/stateful_session/cookie/v3/cookie.proto",
     "envoy/extensions/request_id/uuid/v3/uuid.proto",
     "envoy/extensions/retry/host/previous_hosts/v3/previous_hosts.proto",
     # Matchers.
