@@ -37,7 +37,7 @@ from aggregator.security import (
     policy_references,
     references,
 )
-from aggregator.traffic import backends, hosts, ingress_classes, ingresses
+from aggregator.traffic import backends, hosts, ingress_classes, ingress_secrets, ingresses
 from aggregator.views import completeness, east_west_gateway, ingress_endpoints, ingress_gateway, rejections, ztunnel
 from aggregator.views import credentials as credential_views
 from aggregator.views.view import ResourceKey, View
@@ -185,9 +185,14 @@ class Pipeline:
         # The model: what comes in from outside.
         in_force = certificates.declare(graph, home, counts, secrets)
         judge = ingress_classes.declare(graph, home, kube_classes)
-        claims = ingresses.declare(graph, home, counts, kube_ingresses, judge, in_force)
+        allows = references.declare(graph, home, counts, grants)
+        claims = ingresses.declare(graph, home, counts, kube_ingresses, judge, in_force, allows)
         served = hosts.declare(graph, home, claims, in_force)
-        behind = backends.declare(graph, home, claims, merged.services)
+        of_credentials = credentials.Sources(
+            secrets, config_maps, readings, accesses, gateways, gateway_classes, allows
+        )
+        used = ingress_secrets.declare(graph, home, have_answered, claims, in_force, of_credentials)
+        behind = backends.declare(graph, home, claims, merged.services, used)
 
         # Views: what proxies are told, and whether that is all.
         told = ztunnel.declare(
@@ -203,7 +208,7 @@ class Pipeline:
             graph,
             home,
             interest,
-            ingress_gateway.Sources(mesh, trust_domains, network, served, behind, reached),
+            ingress_gateway.Sources(mesh, trust_domains, network, served, behind, reached, used),
         )
         told += east_west_gateway.declare(
             graph, home, interest, east_west_gateway.Sources(mesh, trust_domains, gateways, nodes, workload, exposed)
@@ -215,18 +220,11 @@ class Pipeline:
             have_answered,
             interest,
             in_force,
-            credentials.Sources(
-                secrets,
-                config_maps,
-                readings,
-                accesses,
-                gateways,
-                gateway_classes,
-                references.declare(graph, home, counts, grants),
-            ),
+            of_credentials,
+            used,
         )
         told += [by_name.secrets]
-        settled = completeness.declare(graph, have_answered, network, interest, by_name.unknown)
+        settled = completeness.declare(graph, have_answered, network, interest, by_name.unknown, used)
 
         rejected = rejections.declare(graph, refused, told)
 

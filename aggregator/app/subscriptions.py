@@ -40,7 +40,9 @@ def view_for(proxy: Proxy, type_url: str) -> View | None:
         return ztunnel.view_of(type_url)
     if proxy.role == ingress_gateway.ROLE:
         # One that cannot fetch certificates by name would refuse its listeners.
-        return ingress_gateway.view_of(type_url, proxy.claimed) if ON_DEMAND_SECRETS in proxy.extensions else None
+        if ON_DEMAND_SECRETS not in proxy.extensions:
+            return None
+        return ingress_gateway.view_of(type_url, proxy.claimed, proven=proxy.identity is not None)
     if proxy.role == east_west_gateway.ROLE:
         return east_west_gateway.view_of(
             type_url,
@@ -269,7 +271,7 @@ class TableViews:
         elif view is not None:
             read = TableSubscription(around, view, bell)
         if read is not None and proxy.role == ingress_gateway.ROLE and type_url == CLUSTER_TYPE:
-            read = OnDemand(read, ingress_gateway.STANDING_CLUSTERS)
+            read = OnDemand(read, ingress_gateway.is_standing)
         if type_url == SECRET_TYPE and proxy.role == ingress_gateway.ROLE and proxy.identity is not None:
             read = ByName(read, has_scheme, self._open_credential, bell)
         if type_url == SECRET_TYPE and proxy.identity is not None and around.authority.signer is not None:

@@ -19,6 +19,8 @@ from aggregator.mesh.addresses import is_dns_name
 from aggregator.mesh.home import Home
 from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.security.certificates import Certificate
+from aggregator.security.references import Allows
+from aggregator.traffic import ingress_references
 from aggregator.traffic.annotations.connections import DEFAULT as DEFAULT_CONNECTIONS
 from aggregator.traffic.annotations.connections import Connections
 from aggregator.traffic.annotations.settings import NO_SETTINGS, Settings, settings
@@ -72,12 +74,14 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     def backends(self) -> tuple[str, ...]:
         """Keys of the backends it names, each once."""
         behind = (*self.paths, self.default) if self.default is not None else self.paths
-        return tuple(dict.fromkeys(one.backend for one in behind if one.backend))
+        named = [one.backend for one in behind if one.backend]
+        named += ingress_references.backends(self.origin[2], self.settings.policies)
+        return tuple(dict.fromkeys(named))
 
     def field_of(self, backend: str) -> str:
         """Where the Ingress first names a backend."""
         behind = (*self.paths, self.default) if self.default is not None else self.paths
-        return next((one.field for one in behind if one.backend == backend), "spec")
+        return next((one.field for one in behind if one.backend == backend), "metadata.annotations")
 
 
 def declare(
@@ -87,6 +91,7 @@ def declare(
     ingresses: Source[ObjectKey, Ingress],
     judge: Judge,
     certificates: Collection[ObjectKey, Certificate],
+    allows: Allows,
 ) -> Collection[ClaimKey, Claim]:
     """Declare the claims of home's Ingresses."""
 
@@ -106,6 +111,7 @@ def declare(
         for problem in problems:
             field = f'metadata.annotations["{problem.annotation}"]'
             at.note(key, Finding(key, problem.code, field, problem.detail))
+        asked = ingress_references.settled(at, key, ingress, asked, allows, home.domain_suffix)
         paths = _paths(at, key, ingress, asked)
         default = _default(at, key, ingress, asked)
         secrets = _secrets(at, key, ingress, paths, certificates)

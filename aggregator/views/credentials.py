@@ -22,6 +22,7 @@ from aggregator.security.certificates import Certificate, subject_of
 from aggregator.security.credential_names import credential_name
 from aggregator.security.credentials import Credentials, Place, Question
 from aggregator.security.trust_bundles import Bundle, InvalidBundle, bundle
+from aggregator.traffic.ingress_secrets import IngressSecrets
 from aggregator.views.view import ResourceKey, View, ViewKey
 from watchers.facts.keys import ObjectKey
 from watchers.facts.secrets import NamedSecret, TLSSecret
@@ -60,8 +61,9 @@ def declare(
     views: Source[ViewKey, View],
     in_force: Collection[ObjectKey, Certificate],
     sources: credentials.Sources,
+    ingress_secrets: IngressSecrets,
 ) -> Told:
-    """Declare what is told of credentials; `in_force` are the pairs of Secrets."""
+    """Declare what is told of credentials; `in_force` are the pairs of Secrets, `ingress_secrets` what else is read."""
 
     def question(_at: At, _key: ViewKey, view: View) -> Iterable[tuple[str, Question]]:
         if view.role == ROLE:
@@ -71,7 +73,7 @@ def declare(
                 yield view.name, Question(namespace, view.feature("gateway"), view.feature("account"), name)
 
     questions = graph.expand("questions for credentials", views, question)
-    asked = credentials.declare(graph, home, includes, answers, questions, sources)
+    asked = credentials.declare(graph, home, includes, answers, questions, sources, ingress_secrets.places)
     bundles = _bundles(graph, home, includes, questions, asked.places, sources)
 
     def secret(at: At, name: str, place: Place) -> Iterable[tuple[ResourceKey, Outcome[Resource]]]:

@@ -11,9 +11,10 @@ from typing import Final
 
 from aggregator.traffic.hosts import Host, Rule
 from aggregator.traffic.ingresses import EXACT
+from aggregator.views.ingress_filters import NO_USERS, UsersByName, error_pages, filters, is_closed
 from xds.encoded import Encoded
 from xds.messages.http_connection_manager import SCOPE_HEADERS
-from xds.messages.route import NOT_FOUND, TO_HTTPS, Answer, PathMatch, Route, ToCluster, encode_route
+from xds.messages.route import NOT_FOUND, TO_HTTPS, Answer, HashPart, PathMatch, Route, ToCluster, encode_route
 from xds.messages.scope import Scope, encode_scope
 
 DEFAULT_CLASS: Final = "default"
@@ -36,20 +37,24 @@ def scope_name(host: str) -> str:
     return f"#{digest[: LONGEST_NAME - 1]}"
 
 
-def scope(name: str, host: Host) -> Encoded:
-    """The scope of a host, as bytes."""
-    routes = [_route(rule) for rule in host.rules]
+def scope(name: str, host: Host, users: UsersByName = NO_USERS) -> Encoded:
+    """The scope of a host, as bytes; `users` are those of the Secrets its rules name."""
+    routes = [_route(rule, users) for rule in host.rules]
     if host.tls is not None:
         routes.insert(0, TO_HTTPS)
     if not host.rules or (host.rules[-1].kind, host.rules[-1].path) != ("Prefix", "/"):
         routes.append(NOT_FOUND)
+    routes[:0] = error_pages(host)
     return encode_scope(Scope(name, (DEFAULT_CLASS, host.host), host.host, tuple(routes), SCOPE_HEADERS))
 
 
-def _route(rule: Rule) -> Encoded:
+def _route(rule: Rule, users: UsersByName) -> Encoded:
     if rule.kind == EXACT:
         match = PathMatch("exact", rule.path)
     else:
         match = PathMatch("everything") if rule.path == "/" else PathMatch("elements", rule.path)
-    action = ToCluster(rule.backend) if rule.backend else Answer(503)
-    return encode_route(Route(f"{rule.kind} {rule.path}", match, action))
+    name = f"{rule.kind} {rule.path}"
+    if not rule.backend or is_closed(rule, users):
+        return encode_route(Route(name, match, Answer(503)))
+    hashed = tuple(HashPart(kind, part) for kind, part in rule.settings.policies.hashed)
+    return encode_route(Route(name, match, ToCluster(rule.backend, hashed), filters(rule, users)))

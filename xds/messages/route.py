@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from xds import protos
 from xds.encoded import Encoded, encode
+from xds.messages.extension import Extension, write_any
 
 _route = protos.envoy.config.route.v3
 Comparison: TypeAlias = Literal["exact", "elements", "everything"]
@@ -27,10 +28,20 @@ class PathMatch(Struct, frozen=True, gc=False):
     path: str = ""
 
 
+class HashPart(Struct, frozen=True, gc=False):
+    """A part of what a request is hashed by, and its name: a header, a cookie, a parameter, the client's address."""
+
+    kind: Literal["header", "cookie", "query", "address"]
+    name: str = ""
+
+
 class ToCluster(Struct, frozen=True, gc=False):
-    """Send requests to a cluster, however long the answer takes."""
+    """Send requests to a cluster, however long the answer takes. `hashed`: what decides on the endpoint of one that
+    goes by hashes.
+    """
 
     cluster: str
+    hashed: tuple[HashPart, ...] = ()
 
 
 class Answer(Struct, frozen=True, gc=False):
@@ -40,11 +51,15 @@ class Answer(Struct, frozen=True, gc=False):
 
 
 class Route(Struct, frozen=True, gc=False):
-    """One route. Its name must not be empty: that is how one sees in an access log that there was one."""
+    """One route. Its name must not be empty: that is how one sees in an access log that there was one.
+
+    `filters` are what HTTP filters are told, under their names (xds.messages.http_policies).
+    """
 
     name: str
     match: PathMatch
     action: ToCluster | Answer
+    filters: tuple[Extension, ...] = ()
 
 
 def encode_route(route: Route) -> Encoded:
@@ -60,9 +75,34 @@ def encode_route(route: Route) -> Encoded:
     if isinstance(route.action, ToCluster):
         message.route.cluster = route.action.cluster
         message.route.timeout.SetInParent()
+        for part in route.action.hashed:
+            _write_hash(message.route.hash_policy.add(), part)
     else:
         message.direct_response.status = route.action.status
+    for one in route.filters:
+        write_any(message.typed_per_filter_config[one.name], one)
     return encode(message)
+
+
+def encode_error_page(path: str, cluster: str) -> Encoded:
+    """The bytes of a Route by which the answer to `/` of a cluster is fetched in the place of another one."""
+    message = _route.Route(name="error-page")
+    message.match.path = path
+    message.route.cluster = cluster
+    message.route.prefix_rewrite = "/"
+    return encode(message)
+
+
+def _write_hash(place: protos.envoy.config.route.v3.RouteAction.HashPolicy, part: HashPart) -> None:
+    match part.kind:
+        case "header":
+            place.header.header_name = part.name
+        case "cookie":
+            place.cookie.name = part.name
+        case "query":
+            place.query_parameter.name = part.name
+        case "address":
+            place.connection_properties.source_ip = True
 
 
 def _redirect() -> Encoded:

@@ -52,7 +52,10 @@ ROOTS = (
     "envoy/extensions/filters/network/set_filter_state/v3/set_filter_state.proto",
     "envoy/extensions/filters/network/tcp_proxy/v3/tcp_proxy.proto",
     # HTTP filters and what the connection manager plugs in.
+    "envoy/extensions/common/matching/v3/extension_matcher.proto",
+    "envoy/extensions/filters/common/matcher/action/v3/skip_action.proto",
     "envoy/extensions/filters/http/basic_auth/v3/basic_auth.proto",
+    "envoy/extensions/filters/http/composite/v3/composite.proto",
     "envoy/extensions/filters/http/cors/v3/cors.proto",
     "envoy/extensions/filters/http/custom_response/v3/custom_response.proto",
     "envoy/extensions/filters/http/ext_authz/v3/ext_authz.proto",
@@ -77,6 +80,7 @@ ROOTS = (
     "envoy/extensions/matching/common_inputs/network/v3/network_inputs.proto",
     "envoy/extensions/matching/common_inputs/ssl/v3/ssl_inputs.proto",
     "envoy/type/matcher/v3/http_inputs.proto",
+    "envoy/type/matcher/v3/status_code_input.proto",
     "xds/type/matcher/v3/domain.proto",
     "xds/type/matcher/v3/ip.proto",
     "xds/type/matcher/v3/matcher.proto",

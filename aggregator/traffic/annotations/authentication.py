@@ -108,9 +108,8 @@ def _users(given: Given) -> SecretRef | None:
             raise Refused('must be "auth-file"')
         return text
 
-    none: SecretRef | None = None
     basic = given.protection("auth-type", kind, "")
-    secret = given.protection("auth-secret", secret_ref, none)
+    secret = given.protection("auth-secret", secret_ref, None)
     given.protection("auth-secret-type", form, "")
     if given.value("auth-realm", str, ""):
         given.refuse("auth-realm", "clients are told the URL as the realm", "AnnotationUnsupported")
@@ -124,11 +123,10 @@ def _users(given: Given) -> SecretRef | None:
 
 
 def _authorizer(given: Given) -> Authorizer | None:
-    none: Authorizer | None = None
     headers = given.value("auth-response-headers", _headers, ())
     parameter = given.value("auth-signin-redirect-param", _parameter, "rd")
     sign_in = given.value("auth-signin", lambda text: _sign_in(text, parameter), ())
-    found = given.protection("auth-url", _url, none)
+    found = given.protection("auth-url", _url, None)
     if found is None:
         return None
     return msgspec.structs.replace(found, headers=headers, sign_in=sign_in)

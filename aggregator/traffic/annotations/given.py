@@ -16,6 +16,7 @@ from watchers.facts.keys import Labels
 from watchers.facts.networking import ANNOTATION_PREFIXES
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 LONGEST: Final = 4096
 """Bytes of an annotation that are read."""
@@ -52,7 +53,7 @@ class Given:
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
-    def value(self, name: str, read: Callable[[str], T], default: T, code: str = "AnnotationInvalid") -> T:
+    def value(self, name: str, read: Callable[[str], T], default: D, code: str = "AnnotationInvalid") -> T | D:
         """What `read` makes of an annotation; `default` without one, or if it raises Refused."""
         self._read.add(name)
         key, text = self._values.get(name, ("", ""))
@@ -66,9 +67,13 @@ class Given:
             self._keep(Problem(code, key, f"is {text[:80]!r}, {error}"))
             return default
 
-    def protection(self, name: str, read: Callable[[str], T], none: T) -> T:
+    def protection(self, name: str, read: Callable[[str], T], none: D) -> T | D:
         """As `value`, of one that protects what is served: without it nothing may be. An empty one asks for nothing."""
-        return self.value(name, lambda text: read(text) if text else none, none, UNPROTECTED)
+
+        def or_none(text: str) -> T | D:
+            return read(text) if text else none
+
+        return self.value(name, or_none, none, UNPROTECTED)
 
     def refuse(self, name: str, detail: str, code: str = "AnnotationInvalid") -> None:
         """Keeps what is wrong with an annotation that can be read by itself."""

@@ -14,7 +14,7 @@ ANNOTATIONS: Final[Mapping[str, str]] = {
     "limit-rps": "requests that one client address may make a second, else 503; each gateway and path counts by itself",
     "limit-rpm": "the same a minute",
     "limit-burst-multiplier": "how many times that may come at once (default 5)",
-    "proxy-body-size": "longest body of a request, as 512k, 8m or 1g, else 413; 0 is no limit, which is the default here",
+    "proxy-body-size": "longest body of a request, as 512k, 8m or 1g, else 413; 0 (the default here): no limit",
 }
 MOST_REQUESTS: Final = 1_000_000
 MOST_TIMES: Final = 1_000

@@ -44,14 +44,14 @@ class Policies(msgspec.Struct, frozen=True, gc=False):
 NO_POLICIES: Final = Policies()
 
 
-def policies(given: Given) -> Policies:
-    """What an Ingress asks for; to be called when all that protects has been read."""
+def policies(given: Given, hashed: tuple[Part, ...]) -> Policies:
+    """What an Ingress asks for whose requests are `hashed` so; to be called when all else that protects is read."""
     found = Policies(
         source_ranges.source_ranges(given),
         limits.limits(given),
         authentication.authentication(given),
         affinity.session_cookie(given),
-        hashing.hash_parts(given),
+        hashed,
         error_pages.error_pages(given),
         given.unprotected,
     )

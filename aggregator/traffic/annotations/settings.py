@@ -11,8 +11,11 @@ from typing import Final
 
 import msgspec
 
+from aggregator.traffic.annotations.authentication import SecretRef
 from aggregator.traffic.annotations.connections import Connections, connections
 from aggregator.traffic.annotations.given import Given, Problem
+from aggregator.traffic.annotations.hashing import hash_parts
+from aggregator.traffic.annotations.policies import NO_POLICIES, Policies, policies
 from aggregator.traffic.annotations.redirects import Redirects, redirects
 from watchers.facts.keys import Labels
 
@@ -32,17 +35,24 @@ WITHOUT_EFFECT: Final = frozenset(
 
 
 class Settings(msgspec.Struct, frozen=True, gc=False):
-    """What an Ingress asks for beside its hosts and paths, by subject."""
+    """What an Ingress asks for beside its hosts and paths, by subject.
+
+    `client_secret` is the Secret that its connections use, as the Ingress names it.
+    """
 
     redirects: Redirects
     connections: Connections
+    policies: Policies = NO_POLICIES
+    client_secret: SecretRef | None = None
 
 
 @lru_cache(maxsize=1024)
 def settings(annotations: Labels) -> tuple[Settings, tuple[Problem, ...]]:
     """The settings of an Ingress with these annotations, and what is wrong with them."""
     given = Given(annotations)
-    found = Settings(redirects(given), connections(given))
+    hashed = hash_parts(given)
+    spoken, secret = connections(given, hashed=bool(hashed))
+    found = Settings(redirects(given), spoken, policies(given, hashed), secret)
     for name, key in given.unread():
         if name not in WITHOUT_EFFECT:
             given.problems.append(Problem("AnnotationUnknown", key, "has no meaning here"))

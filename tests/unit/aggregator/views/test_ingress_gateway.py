@@ -10,7 +10,7 @@ import pytest
 
 from aggregator.graph import Pass
 from aggregator.pipeline import RESOURCES
-from aggregator.views.ingress_gateway import STANDING_CLUSTERS, view_of
+from aggregator.views.ingress_gateway import view_of
 from aggregator.views.ingress_routes import scope_name
 from aggregator.views.view import View
 from tests.kit import certificates as c
@@ -18,6 +18,7 @@ from tests.kit import manifests as m
 from tests.kit.world import World
 from xds.messages.assignment import ASSIGNMENT_TYPE
 from xds.messages.cluster import CLUSTER_TYPE
+from xds.messages.hbone import CONNECT_ORIGINATE, INNER_CONNECT_ORIGINATE, OUTER_CONNECT_ORIGINATE
 from xds.messages.listener import LISTENER_TYPE
 from xds.messages.scope import SCOPED_ROUTE_TYPE
 from xds.messages.secret import SECRET_TYPE
@@ -26,6 +27,7 @@ from xds.messages.workload import ADDRESS_TYPE
 Json = dict[str, Any]
 
 TYPES = (LISTENER_TYPE, CLUSTER_TYPE, ASSIGNMENT_TYPE, SCOPED_ROUTE_TYPE, SECRET_TYPE)
+TUNNELS = {CONNECT_ORIGINATE, INNER_CONNECT_ORIGINATE, OUTER_CONNECT_ORIGINATE}
 ORDERS = "ing|shop|orders|80"
 HOST = "orders.shop.svc.cluster.local"
 
@@ -132,11 +134,11 @@ def test_listeners_know_their_network_and_clusters_their_trust_domain() -> None:
     assert "spiffe://mesh.example/" in str(told(world, CLUSTER_TYPE, "connect_originate"))
     world.apply("quay", m.mesh_config_map(trust_domain="other.example"))
     result = world.step()
-    assert changed(result) == {("Cluster", name) for name in STANDING_CLUSTERS}
+    assert changed(result) == {("Cluster", name) for name in TUNNELS}
 
 
 def test_standing_clusters_are_those_of_tunnels() -> None:
-    assert set(world_of().told(view(CLUSTER_TYPE))) == STANDING_CLUSTERS
+    assert set(world_of().told(view(CLUSTER_TYPE))) == TUNNELS
 
 
 # Scopes.

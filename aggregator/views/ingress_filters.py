@@ -1,0 +1,102 @@
+"""What the HTTP filters of ingress gateways are told for a rule: the policies of its Ingress, as extensions of a route.
+
+In: policies (traffic.annotations.policies), and the users of Secrets where there are some. Out: one extension for each
+filter that is switched on; and what of the route itself follows from policies. What cannot be had as it is asked for
+closes the rule: it is answered 503 in the place of all else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from aggregator.traffic.annotations.affinity import SessionCookie
+from aggregator.traffic.annotations.authentication import Authentication
+from aggregator.traffic.annotations.limits import UNLIMITED
+from aggregator.traffic.annotations.policies import NO_POLICIES, Policies
+from aggregator.traffic.annotations.source_ranges import EVERYWHERE
+from aggregator.traffic.hosts import Host, Rule
+from aggregator.traffic.ingress_references import error_backend
+from xds.encoded import Encoded
+from xds.messages import http_policies
+from xds.messages.extension import Extension
+from xds.messages.route import encode_error_page
+
+UsersByName: TypeAlias = Mapping[tuple[str, str], str]
+"""Lines with users, by the namespace and name of their Secret."""
+
+NO_USERS: Final[UsersByName] = {}
+_ERROR_PAGES: Final = "/.isthmus/errors/"
+
+
+def is_closed(rule: Rule, users: UsersByName) -> bool:
+    """Whether a rule has a protection that it cannot be given."""
+    policies = rule.settings.policies
+    named = policies.authentication.users
+    return policies.closed or (named is not None and (named.namespace, named.name) not in users)
+
+
+def filters(rule: Rule, users: UsersByName) -> tuple[Extension, ...]:
+    """What filters are told for a rule that is not closed."""
+    policies = rule.settings.policies
+    if policies is NO_POLICIES:
+        return ()
+    found = [*_limits(policies), *_authentication(policies.authentication, users)]
+    if policies.affinity is not None:
+        found.append(http_policies.session_cookie(_cookie(policies.affinity)))
+    if policies.errors is not None:
+        namespace, name = rule.origin[2:]
+        headers = (("x-namespace", namespace), ("x-ingress-name", name))
+        path = _error_path(namespace, policies.errors.service)
+        found.append(http_policies.error_pages(policies.errors.codes, path, headers))
+    return tuple(found)
+
+
+def error_pages(host: Host) -> list[Encoded]:
+    """The routes by which gateways fetch the answers that replace others, one for each service that gives some."""
+    services = {
+        (rule.origin[2], rule.settings.policies.errors.service): None
+        for rule in host.rules
+        if rule.settings.policies.errors is not None
+    }
+    return [encode_error_page(_error_path(*one), error_backend(*one)) for one in sorted(services)]
+
+
+def _error_path(namespace: str, service: str) -> str:
+    return f"{_ERROR_PAGES}{namespace}/{service}"
+
+
+def _limits(policies: Policies) -> list[Extension]:
+    found = []
+    sources, limits = policies.sources, policies.limits
+    if sources is not EVERYWHERE:
+        found.append(http_policies.source_ranges(sources.allowed, sources.denied))
+    if limits is not UNLIMITED and (limits.per_second or limits.per_minute):
+        found.append(http_policies.rate_limits(limits.per_second, limits.per_minute, limits.burst))
+    if limits.body:
+        found.append(http_policies.body_size(limits.body))
+    return found
+
+
+def _authentication(asked: Authentication, users: UsersByName) -> list[Extension]:
+    found = []
+    if asked.users is not None:
+        found.append(http_policies.basic_auth(users[asked.users.namespace, asked.users.name]))
+    authorizer = asked.authorizer
+    if authorizer is not None:
+        url = f"{authorizer.scheme}://{authorizer.host}:{authorizer.port}"
+        found.append(http_policies.authorization(authorizer.backend, url, authorizer.path, authorizer.headers))
+        if authorizer.sign_in:
+            found.append(http_policies.sign_in(authorizer.sign_in))
+    return found
+
+
+def _cookie(asked: SessionCookie) -> http_policies.Cookie:
+    attributes = []
+    if asked.same_site:
+        attributes.append(("SameSite", asked.same_site))
+    if asked.secure:
+        attributes.append(("Secure", ""))
+    if asked.domain:
+        attributes.append(("Domain", asked.domain))
+    return http_policies.Cookie(asked.name, asked.path, asked.max_age, tuple(attributes))
