@@ -20,6 +20,7 @@ from aggregator.traffic.ingress_references import error_backend
 from xds.encoded import Encoded
 from xds.messages import http_policies
 from xds.messages.extension import Extension
+from xds.messages.http_connection_manager import CLASS_HEADER, HOST_HEADER
 from xds.messages.route import encode_error_page
 
 UsersByName: TypeAlias = Mapping[tuple[str, str], str]
@@ -36,8 +37,8 @@ def is_closed(rule: Rule, users: UsersByName) -> bool:
     return policies.closed or (named is not None and (named.namespace, named.name) not in users)
 
 
-def filters(rule: Rule, users: UsersByName) -> tuple[Extension, ...]:
-    """What filters are told for a rule that is not closed."""
+def filters(rule: Rule, users: UsersByName, scope_class: str) -> tuple[Extension, ...]:
+    """What filters are told for a rule that is not closed, in a scope of that class."""
     policies = rule.settings.policies
     if policies is NO_POLICIES:
         return ()
@@ -46,7 +47,9 @@ def filters(rule: Rule, users: UsersByName) -> tuple[Extension, ...]:
         found.append(http_policies.session_cookie(_cookie(policies.affinity)))
     if policies.errors is not None:
         namespace, name = rule.origin[2:]
-        headers = (("x-namespace", namespace), ("x-ingress-name", name))
+        # The key of the scope was taken from the request on its way, and its routes are looked for once more.
+        scope = ((CLASS_HEADER, scope_class), (HOST_HEADER, "%REQ(:authority)%"))
+        headers = (*scope, ("x-namespace", namespace), ("x-ingress-name", name))
         path = _error_path(namespace, policies.errors.service)
         found.append(http_policies.error_pages(policies.errors.codes, path, headers))
     return tuple(found)

@@ -57,4 +57,4 @@ def _route(rule: Rule, users: UsersByName) -> Encoded:
     if not rule.backend or is_closed(rule, users):
         return encode_route(Route(name, match, Answer(503)))
     hashed = tuple(HashPart(kind, part) for kind, part in rule.settings.policies.hashed)
-    return encode_route(Route(name, match, ToCluster(rule.backend, hashed), filters(rule, users)))
+    return encode_route(Route(name, match, ToCluster(rule.backend, hashed), filters(rule, users, DEFAULT_CLASS)))

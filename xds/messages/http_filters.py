@@ -71,7 +71,7 @@ function envoy_on_response(handle)
     return
   end
   local parts = {{}}
-  for _, part in ipairs(handle:filterContext()["to"] or {{}}) do
+  for _, part in ipairs(handle:filterContext():get("to") or {{}}) do
     if part == "$escaped-path" then
       part = string.gsub(asked["path"], "[^%w%-._~]", function(one)
         return string.format("%%%02X", string.byte(one))

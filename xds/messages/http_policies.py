@@ -180,8 +180,8 @@ def session_cookie(cookie: Cookie) -> Extension:
 
 @lru_cache(1_024)
 def error_pages(codes: Sequence[int], path: str, headers: Sequence[tuple[str, str]]) -> Extension:
-    """Answers with these codes are replaced by that of the same host for `path`, which is asked for with `headers`, the
-    code as `x-code` and the path that was asked for as `x-original-uri`.
+    """Answers with these codes are replaced by that of the same host for `path`, which is asked for with `headers` and
+    the code as `x-code`.
     """
     config = _http.custom_response.v3.CustomResponse()
     tree = config.custom_response_matcher.matcher_tree
@@ -191,7 +191,7 @@ def error_pages(codes: Sequence[int], path: str, headers: Sequence[tuple[str, st
     for code in codes:
         policy = protos.envoy.extensions.http.custom_response.redirect_policy.v3.RedirectPolicy()
         policy.redirect_action.path_redirect = path
-        for key, value in (("x-code", str(code)), ("x-original-uri", "%REQ(:path)%"), *headers):
+        for key, value in (("x-code", str(code)), *headers):
             added = policy.request_headers_to_add.add(
                 append_action=_core.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
             )

@@ -12,8 +12,8 @@ from watchers.facts.invalid import InvalidObject
 from watchers.facts.keys import dns_label
 
 ANNOTATIONS: Final[Mapping[str, str]] = {
-    "custom-http-errors": "codes (400 to 599, between commas) whose answers default-backend gives instead; it is told"
-    " X-Code, X-Original-URI, X-Namespace and X-Ingress-Name, and its status is the answer's",
+    "custom-http-errors": "codes (400 to 599, between commas) whose answers default-backend gives instead; it is asked"
+    " for / with X-Code, X-Namespace and X-Ingress-Name, and its status is the answer's",
     "default-backend": "Service of the Ingress's namespace (its first port) that answers for custom-http-errors",
 }
 MOST_CODES: Final = 64

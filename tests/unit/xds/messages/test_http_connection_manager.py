@@ -75,8 +75,15 @@ def test_clusters_come_on_demand_right_before_the_router() -> None:
 
 def test_every_filter_a_route_may_need_is_there_and_disabled() -> None:
     assert [(one.name, one.disabled) for one in manager().http_filters] == [
+        ("envoy.filters.http.custom_response", True),
         ("envoy.filters.http.cors", True),
         ("envoy.filters.http.rbac", True),
+        ("envoy.filters.http.local_ratelimit", True),
+        ("envoy.filters.http.basic_auth", True),
+        ("sign_in", True),
+        ("envoy.filters.http.ext_authz", True),
+        ("body_size", True),
+        ("envoy.filters.http.stateful_session", True),
         ("envoy.filters.http.header_mutation", True),
         ("envoy.filters.http.on_demand", False),
         (ROUTER, False),
