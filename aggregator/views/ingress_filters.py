@@ -27,6 +27,8 @@ UsersByName: TypeAlias = Mapping[tuple[str, str], str]
 """Lines with users, by the namespace and name of their Secret."""
 
 NO_USERS: Final[UsersByName] = {}
+_OWN_CREDENTIALS: Final = ("authorization", "cookie")
+"""What clients are asked for, and the service may replace."""
 _ERROR_PAGES: Final = "/.isthmus/errors/"
 
 
@@ -89,8 +91,10 @@ def _authentication(asked: Authentication, users: UsersByName) -> list[Extension
     if authorizer is not None:
         url = f"{authorizer.scheme}://{authorizer.host}:{authorizer.port}"
         found.append(http_policies.authorization(authorizer.backend, url, authorizer.path, authorizer.headers))
-        if authorizer.sign_in:
-            found.append(http_policies.sign_in(authorizer.sign_in))
+        # What only the service may say of a client, the client must not.
+        dropped = tuple(one for one in authorizer.headers if one not in _OWN_CREDENTIALS)
+        if authorizer.sign_in or dropped:
+            found.append(http_policies.around_authorization(authorizer.sign_in, dropped))
     return found
 
 

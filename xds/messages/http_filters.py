@@ -11,7 +11,8 @@ that of requests; answers pass in reverse:
 | rbac | lets in by address and by certificate | the cheapest way to refuse |
 | local_ratelimit | counts requests by client | before the work of looking at passwords |
 | basic_auth | name and password | |
-| sign_in (Lua) | sends those away to sign in whom the next one refuses | around it |
+| around_ext_authz (Lua) | drops headers that only the next one may set, and sends those away to sign in whom it \
+refuses | around it |
 | ext_authz | asks a service | |
 | body_size | refuses long bodies, and keeps none (match_delegate around body_size_limit, which routes cannot set) | \
 once it is known who sends |
@@ -39,7 +40,7 @@ CORS: Final = "envoy.filters.http.cors"
 RBAC: Final = "envoy.filters.http.rbac"
 RATE_LIMIT: Final = "envoy.filters.http.local_ratelimit"
 BASIC_AUTH: Final = "envoy.filters.http.basic_auth"
-SIGN_IN: Final = "sign_in"
+AROUND_EXT_AUTHZ: Final = "around_ext_authz"
 EXT_AUTHZ: Final = "envoy.filters.http.ext_authz"
 BODY_SIZE: Final = "body_size"
 STATEFUL_SESSION: Final = "envoy.filters.http.stateful_session"
@@ -52,12 +53,15 @@ UPSTREAM_TIME: Final = "x-envoy-upstream-service-time"
 _http = protos.envoy.extensions.filters.http
 _matching = protos.envoy.extensions.common.matching.v3
 
-_SIGN_IN_CODE: Final = f"""
+_AROUND_CODE: Final = f"""
 function envoy_on_request(handle)
   local headers = handle:headers()
   local seen = handle:streamInfo():dynamicMetadata()
   for name, header in pairs({{scheme = "x-forwarded-proto", host = ":authority", path = ":path"}}) do
-    seen:set("isthmus.sign_in", name, headers:get(header) or "")
+    seen:set("isthmus.asked", name, headers:get(header) or "")
+  end
+  for _, name in ipairs(handle:filterContext():get("drop") or {{}}) do
+    headers:remove(name)
   end
 end
 
@@ -66,12 +70,13 @@ function envoy_on_response(handle)
   if headers:get(":status") ~= "401" or headers:get("{UPSTREAM_TIME}") then
     return
   end
-  local asked = handle:streamInfo():dynamicMetadata():get("isthmus.sign_in")
-  if asked == nil then
+  local asked = handle:streamInfo():dynamicMetadata():get("isthmus.asked")
+  local to = handle:filterContext():get("to") or {{}}
+  if asked == nil or #to == 0 then
     return
   end
   local parts = {{}}
-  for _, part in ipairs(handle:filterContext():get("to") or {{}}) do
+  for _, part in ipairs(to) do
     if part == "$escaped-path" then
       part = string.gsub(asked["path"], "[^%w%-._~]", function(one)
         return string.format("%%%02X", string.byte(one))
@@ -99,7 +104,7 @@ def http_filters() -> tuple[tuple[str, Message, bool], ...]:
         (RBAC, _http.rbac.v3.RBAC(), True),
         (RATE_LIMIT, _http.local_ratelimit.v3.LocalRateLimit(stat_prefix="http_local_rate_limiter"), True),
         (BASIC_AUTH, _nobody(), True),
-        (SIGN_IN, _sign_in(), True),
+        (AROUND_EXT_AUTHZ, _around(), True),
         (EXT_AUTHZ, _asking_nobody(), True),
         (BODY_SIZE, _any_length(), True),
         (STATEFUL_SESSION, _http.stateful_session.v3.StatefulSession(), True),
@@ -115,9 +120,9 @@ def _nobody() -> Message:
     return config
 
 
-def _sign_in() -> Message:
+def _around() -> Message:
     config = _http.lua.v3.Lua()
-    config.default_source_code.inline_string = _SIGN_IN_CODE
+    config.default_source_code.inline_string = _AROUND_CODE
     return config
 
 
@@ -130,6 +135,7 @@ def _asking_nobody() -> Message:
     config.http_service.server_uri.cluster = "nobody"
     config.http_service.server_uri.timeout.seconds = 1
     config.allowed_headers.patterns.add().safe_regex.regex = ".*"
+    config.disallowed_headers.patterns.add().prefix = "x-isthmus-"  # of the scope
     config.status_on_error.code = protos.envoy.type.v3.ServiceUnavailable
     return config
 

@@ -15,13 +15,13 @@ from xds import protos
 from xds.encoded import varint
 from xds.messages.extension import Extension, extension, write_extension
 from xds.messages.http_filters import (
+    AROUND_EXT_AUTHZ,
     BASIC_AUTH,
     BODY_SIZE,
     CUSTOM_RESPONSE,
     EXT_AUTHZ,
     RATE_LIMIT,
     RBAC,
-    SIGN_IN,
     STATEFUL_SESSION,
 )
 
@@ -144,11 +144,13 @@ def authorization(cluster: str, url: str, path: str, headers: Sequence[str]) -> 
 
 
 @lru_cache(1_024)
-def sign_in(to: Sequence[str]) -> Extension:
-    """Who is refused with 401 is sent there: texts, and `$host`, `$scheme`, `$path`, `$escaped-path` of the request."""
+def around_authorization(to: Sequence[str], dropped: Sequence[str]) -> Extension:
+    """Who is refused with 401 is sent there (empty: nowhere): texts, and `$host`, `$scheme`, `$path`, `$escaped-path`
+    of the request, from which the headers `dropped` are taken before.
+    """
     config = _http.lua.v3.LuaPerRoute()
-    config.filter_context.update({"to": list(to)})
-    return _named(SIGN_IN, config)
+    config.filter_context.update({"to": list(to), "drop": list(dropped)})
+    return _named(AROUND_EXT_AUTHZ, config)
 
 
 @lru_cache(1_024)

@@ -80,7 +80,7 @@ def test_every_filter_a_route_may_need_is_there_and_disabled() -> None:
         ("envoy.filters.http.rbac", True),
         ("envoy.filters.http.local_ratelimit", True),
         ("envoy.filters.http.basic_auth", True),
-        ("sign_in", True),
+        ("around_ext_authz", True),
         ("envoy.filters.http.ext_authz", True),
         ("body_size", True),
         ("envoy.filters.http.stateful_session", True),
