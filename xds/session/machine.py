@@ -137,7 +137,7 @@ class Session(ABC, Generic[R]):
         for type_url, other in self._exchanges.items():
             if order.ranks.get(type_url, inf) >= rank:
                 break
-            if other.unsent:
+            if other.unsent and not (other.waiting and order.completing.get(exchange.type_url) == type_url):
                 return True
         return False
 

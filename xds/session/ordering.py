@@ -29,6 +29,9 @@ class Order(Struct, frozen=True):
     `ranks`: resources of a type go out when every type of a lower rank on the stream has sent what it has.
     `first_after`: the first answer of a type waits for the first of another, since the client may begin to work with it
       at once; for `patience` seconds if the client does not ask for the other at all.
+    `completing`: a type without whose resources a client does not answer what it was told of the other (an Envoy that
+      warms a cluster for which it has no endpoints yet). It does not wait for that while an answer is awaited, or both
+      would wait for ever.
     `dependents`: the types whose resources may refer to a type. It removes nothing before they have sent what they had
       at that time and the client has answered, whether it accepted it or not. `seldom`: those of them that nothing
       waits for while the client has not asked for them.
@@ -41,6 +44,7 @@ class Order(Struct, frozen=True):
 
     ranks: Mapping[str, int] = {}
     first_after: Mapping[str, str] = {}
+    completing: Mapping[str, str] = {}
     dependents: Mapping[str, tuple[str, ...]] = {}
     seldom: frozenset[str] = frozenset()
     patience: float = 0.1
@@ -66,6 +70,7 @@ MAKE_BEFORE_BREAK: Final = Order(
     },
     # A ztunnel opens after the first answer of each type, and asks for addresses first.
     first_after={ADDRESS_TYPE: AUTHORIZATION_TYPE},
+    completing={ASSIGNMENT_TYPE: CLUSTER_TYPE},
     dependents={
         AUTHORIZATION_TYPE: (ADDRESS_TYPE, WORKLOAD_TYPE),
         CLUSTER_TYPE: (LISTENER_TYPE, SCOPED_ROUTE_TYPE),

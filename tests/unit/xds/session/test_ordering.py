@@ -41,7 +41,7 @@ def test_what_an_envoy_is_to_use_is_sent_in_the_order_of_use(variant: type[Clien
 
 
 @both
-@pytest.mark.parametrize("first", range(len(MAKING) - 1))
+@pytest.mark.parametrize("first", range(1, len(MAKING) - 1))
 def test_what_names_others_waits_until_those_are_all_sent(variant: type[Client], first: int) -> None:
     earlier, later = MAKING[first], MAKING[first + 1]
     client, views = up_to_date(variant, earlier, later)
@@ -51,6 +51,28 @@ def test_what_names_others_waits_until_those_are_all_sent(variant: type[Client],
     views[later].change(a="2")
     assert client.poll() == []  # the newer one waits behind the one under way, and what names it behind that
     assert [response.type_url for response in client.ack()] == [earlier, later]
+
+
+@both
+def test_endpoints_do_not_wait_for_clusters_that_wait_for_an_answer(variant: type[Client]) -> None:
+    # An Envoy answers for a cluster when it has its endpoints: were they to wait for the next one, nothing went on.
+    client, views = up_to_date(variant, CLUSTER_TYPE, ASSIGNMENT_TYPE)
+    views[CLUSTER_TYPE].change(a="2")
+    client.poll()
+    views[CLUSTER_TYPE].change(a="3")
+    views[ASSIGNMENT_TYPE].change(a="2")
+    assert [response.type_url for response in client.poll()] == [ASSIGNMENT_TYPE]
+    client.ack_all()
+    client.poll()
+    assert [response.type_url for response in client.all][-1] == CLUSTER_TYPE
+
+
+@both
+def test_endpoints_wait_for_clusters_that_can_be_sent(variant: type[Client]) -> None:
+    client, views = up_to_date(variant, CLUSTER_TYPE, ASSIGNMENT_TYPE)
+    views[ASSIGNMENT_TYPE].change(a="2")
+    views[CLUSTER_TYPE].change(a="2")
+    assert [response.type_url for response in client.poll()] == [CLUSTER_TYPE, ASSIGNMENT_TYPE]
 
 
 @both
