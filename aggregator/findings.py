@@ -247,6 +247,23 @@ CATALOGUE: dict[str, Entry] = {
         "An annotation of an Ingress has a value that means nothing; the Ingress is served as without it.",
         "Correct the value, as docs/reference/annotations.md says.",
     ),
+    "ProtectionInvalid": Entry(
+        "error",
+        "An Ingress asks for a protection (who may come, by which proof) that cannot be given; its paths are answered"
+        " 503, as without it they would be open.",
+        "Correct the annotation, or what it refers to, as docs/reference/annotations.md says; or take it away.",
+    ),
+    "ServiceUpstreamNotUsed": Entry(
+        "warning",
+        "An Ingress wants a Service reached at its own address, and its endpoints are reached one by one as always.",
+        "Do without the annotation service-upstream; what is in the mesh is only reached by the mesh's tunnels.",
+    ),
+    "UsersInvalid": Entry(
+        "error",
+        "A Secret that an Ingress takes its users from holds none, or some that gateways cannot compare with: they are"
+        " not let in, and if no user is left, nobody is.",
+        "Write the users under `auth`, each by `htpasswd -s` (hashes begin with {SHA}), one a line.",
+    ),
     "AnnotationUnknown": Entry(
         "warning",
         "An Ingress asks by an annotation for something that is not there; it is served as without it.",

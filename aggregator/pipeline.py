@@ -37,13 +37,23 @@ from aggregator.security import (
     policy_references,
     references,
 )
-from aggregator.traffic import backends, default_certificate, hosts, ingress_classes, ingresses, tls_classes
+from aggregator.traffic import (
+    backends,
+    default_certificate,
+    hosts,
+    ingress_classes,
+    ingress_secrets,
+    ingresses,
+    tls_classes,
+)
 from aggregator.views import (
     completeness,
     east_west_gateway,
+    ingress_backend_secrets,
     ingress_compatible,
     ingress_endpoints,
     ingress_gateway,
+    ingress_scopes,
     rejections,
     ztunnel,
 )
@@ -195,9 +205,14 @@ class Pipeline:
         # The model: what comes in from outside.
         in_force = certificates.declare(graph, home, counts, secrets)
         judge = ingress_classes.declare(graph, home, kube_classes)
-        claims = ingresses.declare(graph, home, counts, kube_ingresses, judge, in_force)
+        allows = references.declare(graph, home, counts, grants)
+        claims = ingresses.declare(graph, home, counts, kube_ingresses, judge, in_force, allows)
         served = hosts.declare(graph, home, claims, in_force)
-        behind = backends.declare(graph, home, claims, merged.services)
+        of_credentials = credentials.Sources(
+            secrets, config_maps, readings, accesses, gateways, gateway_classes, allows
+        )
+        used = ingress_secrets.declare(graph, home, have_answered, claims, in_force, of_credentials)
+        behind = backends.declare(graph, home, claims, merged.services, used)
 
         # Views: what proxies are told, and whether that is all.
         told = ztunnel.declare(
@@ -217,36 +232,44 @@ class Pipeline:
             interest,
             in_force,
             tls_classes.demanded_roots(graph, served),
-            credentials.Sources(
-                secrets,
-                config_maps,
-                readings,
-                accesses,
-                gateways,
-                gateway_classes,
-                references.declare(graph, home, counts, grants),
-            ),
+            of_credentials,
+            used,
         )
         default_pair = default_certificate.declare(graph, home, clusters, in_force)
         classes = tls_classes.declare(
             graph, home, served, kube_ingresses, lambda at, name: at.get(by_name.demanded, name)
         )
+        scopes = ingress_scopes.declare(graph, served, used)
+        for_backends = ingress_backend_secrets.declare(graph, used)
         told += ingress_gateway.declare(
             graph,
             home,
             interest,
             ingress_gateway.Sources(
-                mesh, trust_domains, network, served, classes, by_name.demanded, default_pair, behind, reached
+                mesh,
+                trust_domains,
+                network,
+                served,
+                scopes,
+                classes,
+                by_name.demanded,
+                default_pair,
+                behind,
+                reached,
+                for_backends,
             ),
         )
         told += ingress_compatible.declare(
-            graph, home, interest, ingress_compatible.Sources(mesh, network, served, in_force)
+            graph,
+            home,
+            interest,
+            ingress_compatible.Sources(mesh, network, served, scopes, in_force, for_backends),
         )
         told += east_west_gateway.declare(
             graph, home, interest, east_west_gateway.Sources(mesh, trust_domains, gateways, nodes, workload, exposed)
         )
         told += [by_name.secrets]
-        settled = completeness.declare(graph, have_answered, network, interest, by_name.unknown)
+        settled = completeness.declare(graph, have_answered, network, interest, by_name.unknown, used)
 
         rejected = rejections.declare(graph, refused, told)
 

@@ -19,7 +19,7 @@ from aggregator.app.records import Pass, Records
 from aggregator.cache.table import Table
 from aggregator.operate.domain_list import Activation
 from aggregator.traffic.hosts import Host
-from aggregator.views.ingress_gateway import SCOPES, scope_keys
+from aggregator.views.ingress_gateway import SCOPE_VIEWS, scope_keys
 from aggregator.views.view import ResourceKey, View
 from watchers.sink import Cause
 from xds.messages.scope import SCOPED_ROUTE_TYPE
@@ -69,7 +69,8 @@ class Activations:
         if self._awaited:
             self._read()
         taken = min((cause.received for cause in done.causes if isinstance(cause, Cause)), default=done.started_ns)
-        moment, asked = taken / _SECOND, self._interest.get(SCOPES.key) is not None
+        moment = taken / _SECOND
+        asked = any(self._interest.get(view.key) is not None for view in SCOPE_VIEWS)
         for host, domain in changed.items():
             if domain is None:
                 self._taken.pop(host, None)
@@ -84,7 +85,7 @@ class Activations:
             self._seconds.pop(host, None)
             if asked:
                 self._forget(host)
-                self._awaited[host] = _Awaited(done.revision, tuple(name for _, name in keys))
+                self._awaited[host] = _Awaited(done.revision, tuple(dict.fromkeys(name for _, name in keys)))
                 self._hosts.update({name: host for _, name in keys})
 
     def of(self, host: str) -> Activation:

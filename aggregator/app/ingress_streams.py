@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping
 
 from aggregator.app.subscriptions import view_for
 from aggregator.cache.table import Table
-from aggregator.views.ingress_gateway import SCOPES
+from aggregator.views.ingress_gateway import SCOPE_VIEWS
+from aggregator.views.view import View
 from xds.encoded import Resource
 from xds.messages.scope import SCOPED_ROUTE_TYPE
 from xds.server.dialogue import Dialogue
@@ -19,8 +20,9 @@ from xds.server.streams import Streams
 class StreamGateway:
     """A gateway by its stream. Good for as long as that is open."""
 
-    def __init__(self, dialogue: Dialogue, resources: Table[tuple[str, str], Resource]) -> None:
+    def __init__(self, dialogue: Dialogue, view: View, resources: Table[tuple[str, str], Resource]) -> None:
         self._dialogue = dialogue
+        self._view = view
         self._resources = resources
 
     @property
@@ -30,7 +32,7 @@ class StreamGateway:
 
     def held(self, scopes: Collection[str]) -> frozenset[str]:
         """The scopes that it has accepted as they are now."""
-        found = ((scope, self._resources.get((SCOPES.name, scope))) for scope in scopes)
+        found = ((scope, self._resources.get((self._view.name, scope))) for scope in scopes)
         present = {scope: resource for scope, resource in found if resource is not None}
         return frozenset(self._dialogue.held(SCOPED_ROUTE_TYPE, present))
 
@@ -44,7 +46,7 @@ def ingress_gateways(streams: Streams, resources: Table[tuple[str, str], Resourc
     """All that are connected now, and are told routes of hosts."""
     dialogues = [stream.dialogue for stream in streams if stream.dialogue is not None]
     return [
-        StreamGateway(dialogue, resources)
+        StreamGateway(dialogue, view, resources)
         for dialogue in dialogues
-        if view_for(dialogue.proxy, SCOPED_ROUTE_TYPE) == SCOPES
+        if (view := view_for(dialogue.proxy, SCOPED_ROUTE_TYPE)) in SCOPE_VIEWS and view is not None
     ]

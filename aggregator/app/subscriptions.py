@@ -22,8 +22,10 @@ from aggregator.views.ingress_chains import names_chain
 from aggregator.views.ingress_modes import Mode, mode_of
 from aggregator.views.view import View, listen_address
 from xds.encoded import Resource
+from xds.messages.backend_tls import names_backend
 from xds.messages.cluster import CLUSTER_TYPE
 from xds.messages.hbone import Profile
+from xds.messages.http_filters import lacking_filters
 from xds.messages.route_table import ROUTE_TYPE
 from xds.messages.secret import SECRET_TYPE
 from xds.server.authority_in_force import AuthorityInForce
@@ -32,7 +34,7 @@ from xds.server.workload_certificates import WorkloadCertificates
 from xds.session.by_name import ByName
 from xds.session.content import Changes, Subscription
 from xds.session.on_demand import OnDemand
-from xds.session.requests import HASHABLE_STRING, HTTP_FILTERS, ON_DEMAND_SECRETS, SERVER_NAME_MAPPER
+from xds.session.requests import FOR_ON_DEMAND, HASHABLE_STRING
 from xds.session.server_names import ServerNames
 
 LINGER = 60.0
@@ -44,13 +46,15 @@ def view_for(proxy: Proxy, type_url: str) -> View | None:
     if proxy.role == ztunnel.ROLE:
         return ztunnel.view_of(type_url)
     if proxy.role == ingress_gateway.ROLE:
+        proven = proxy.identity is not None
+        lacking = lacking_filters(proxy.extensions)
         if mode_for(proxy) is Mode.COMPATIBLE:
             return ingress_compatible.view_of(
-                type_url, proxy.claimed, profile=_profile(proxy), lacking=HTTP_FILTERS - proxy.extensions
+                type_url, proxy.claimed, profile=_profile(proxy), lacking=lacking, proven=proven
             )
         if type_url == ROUTE_TYPE:  # for one that was served in the other mode before, until its listeners are replaced
-            return ingress_compatible.ROUTES
-        return ingress_gateway.view_of(type_url, proxy.claimed)
+            return ingress_compatible.routes_view(lacking, proven=proven)
+        return ingress_gateway.view_of(type_url, proxy.claimed, proven=proven)
     if proxy.role == east_west_gateway.ROLE:
         return east_west_gateway.view_of(
             type_url,
@@ -64,7 +68,7 @@ def view_for(proxy: Proxy, type_url: str) -> View | None:
 
 def mode_for(proxy: Proxy) -> Mode:
     """How an ingress gateway is served: as its pod says, else as its bootstrap says, if it is able to."""
-    able = proxy.incremental and proxy.extensions.issuperset((ON_DEMAND_SECRETS, SERVER_NAME_MAPPER))
+    able = proxy.incremental and proxy.extensions >= FOR_ON_DEMAND
     return mode_of(proxy.mode, proxy.claimed("ISTHMUS_INGRESS_MODE"), able=able)
 
 
@@ -285,7 +289,8 @@ class CertificateSubscription(TableSubscription):
 
     def current(self, name: str, version: str) -> bool:
         """See TableSubscription. What the client holds from the other mode may stay."""
-        return names_chain(name) != (self._view.role == ingress_compatible.ROLE) or super().current(name, version)
+        other = names_chain(name) != (self._view.role == ingress_compatible.ROLE) and not names_backend(name)
+        return other or super().current(name, version)
 
 
 class TableViews:
@@ -309,7 +314,7 @@ class TableViews:
             read = TableSubscription(around, view, bell)
         on_demand = proxy.role == ingress_gateway.ROLE and mode_for(proxy) is Mode.ON_DEMAND
         if read is not None and on_demand and type_url == CLUSTER_TYPE:
-            read = OnDemand(read, ingress_gateway.STANDING_CLUSTERS, ingress_gateway.STANDING_PREFIXES)
+            read = OnDemand(read, ingress_gateway.is_standing)
         if read is not None and on_demand and type_url == SECRET_TYPE:
             later = asyncio.get_running_loop().call_later
             awaited = around.tables.awaited

@@ -16,7 +16,7 @@ with an account that asks in vain; what a gateway merely asks for and nobody has
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -94,8 +94,12 @@ def declare(
     answers: Answers,
     questions: Collection[str, Question],
     sources: Sources,
+    others: Collection[tuple[Literal["users", "client"], str, str], Place],
 ) -> Credentials:
-    """Declare the answers to questions, as far as who asks may have them."""
+    """Declare the answers to questions, as far as who asks may have them.
+
+    `others` are Secrets that are read by name as well, each for the namespace that is the second part of its key.
+    """
     by_gateway = graph.index(
         "questions by gateway",
         questions,
@@ -121,7 +125,7 @@ def declare(
             if refused is not None:
                 return Place(pending=True) if refused.code == "SecretAccessPending" else refused
         kind = "RootsConfigMap" if name.scheme == "configmap" else "NamedSecret"
-        return _placed(at, home, sources, [(kind, name.namespace, one) for one in names])
+        return placed(at, home, sources, [(kind, name.namespace, one) for one in names])
 
     def asks_about_account(_key: str, question: Question) -> tuple[AccountName, ...]:
         own = question.name.scheme == "kubernetes" and not question.name.roots and home.api_server
@@ -167,11 +171,17 @@ def declare(
     reviews: Collection[AccountName, bool] = graph.derive("accounts to review", reviewed, lambda *_: True)
     places = graph.derive("places of credentials", questions, place)
 
-    def wanting(at: At, _key: WantedKey, members: Mapping[str, Place]) -> tuple[str, ...]:
-        who = [at.get(questions, key) for key in members]
-        return tuple(sorted({one.namespace for one in who if one is not None}))
+    def wanting(at: At, _key: WantedKey, members: Mapping[str | tuple[str, str, str], Place]) -> tuple[str, ...]:
+        who: set[str] = set()
+        for key in members:
+            if isinstance(key, tuple):
+                who.add(key[1])
+            elif (one := at.get(questions, key)) is not None:
+                who.add(one.namespace)
+        return tuple(sorted(who))
 
-    by_object = graph.index("places by objects to read", places, lambda _, one: one.wanted)
+    all_places = cast("tuple[Collection[str | tuple[str, str, str], Place], ...]", (places, others))
+    by_object = graph.index("places by objects to read", all_places, lambda _, one: one.wanted)
     wanted: Collection[WantedKey, tuple[str, ...]] = graph.derive("objects to read by name", by_object, wanting)
     return Credentials(places, wanted, reviews)
 
@@ -222,7 +232,7 @@ def _refused(at: At, home: Home, sources: Sources, question: Question) -> Withhe
     return None if access.allowed else Withheld("SecretAccessDenied", access.reason)
 
 
-def _placed(at: At, home: Home, sources: Sources, candidates: list[WantedKey]) -> Place:
+def placed(at: At, home: Home, sources: Sources, candidates: list[WantedKey]) -> Place:
     """Where the first of some objects is that exists, and what has to be read to know."""
     wanted: list[WantedKey] = []
     for candidate in candidates:

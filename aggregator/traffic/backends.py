@@ -16,6 +16,7 @@ from aggregator.mesh.global_services import Service
 from aggregator.mesh.home import Home
 from aggregator.mesh.services import Port
 from aggregator.traffic.annotations.connections import DEFAULT, Connections, of_text
+from aggregator.traffic.ingress_secrets import IngressSecrets
 from aggregator.traffic.ingresses import Claim, ClaimKey
 
 
@@ -24,7 +25,7 @@ class Backend(msgspec.Struct, frozen=True, gc=False):
 
     `service` is the key `<namespace>/<hostname>`, `port` the number of the service's port (0: it has no such port, or
     does not exist), `protocol` what is spoken there ("" unknown; see aggregator.mesh.services.Port). `connections` is
-    what Ingresses want of it.
+    what Ingresses want of it; `shown`: there is a pair to show to it, as they want.
     """
 
     key: str
@@ -33,10 +34,15 @@ class Backend(msgspec.Struct, frozen=True, gc=False):
     protocol: str
     found: bool
     connections: Connections = DEFAULT
+    shown: bool = False
 
 
 def declare(
-    graph: Graph, home: Home, claims: Collection[ClaimKey, Claim], services: Collection[str, Service]
+    graph: Graph,
+    home: Home,
+    claims: Collection[ClaimKey, Claim],
+    services: Collection[str, Service],
+    secrets: IngressSecrets,
 ) -> Collection[str, Backend]:
     """Declare the backends of all claims, by key."""
 
@@ -47,10 +53,12 @@ def declare(
         _, namespace, name, port, *unlike = key.split("|")
         connections = of_text(unlike[0]) if unlike else DEFAULT
         service_key = f"{namespace}/{name}.{namespace}.svc.{home.domain_suffix}"
+        secret = connections.secret
+        shown = bool(secret) and at.get(secrets.pairs, ("client", namespace, secret)) is not None
         found = _port(at.get(services, service_key), port)
         if found is None:
-            return Backend(key, service_key, 0, "", found=False, connections=connections)
-        return Backend(key, service_key, found.number, found.protocol, found=True, connections=connections)
+            return Backend(key, service_key, 0, "", found=False, connections=connections, shown=shown)
+        return Backend(key, service_key, found.number, found.protocol, True, connections, shown)
 
     named = graph.derive("backends", graph.fold("uses of backends", claims, uses), backend)
 
@@ -71,8 +79,8 @@ def declare(
 
 
 def _port(service: Service | None, wanted: str) -> Port | None:
-    """The TCP port of that number or name."""
+    """The TCP port of that number or name; "" is the first."""
     for port in service.ports if service is not None else ():
-        if port.transport == "TCP" and wanted in (port.name, str(port.number)):
+        if port.transport == "TCP" and wanted in ("", port.name, str(port.number)):
             return port
     return None

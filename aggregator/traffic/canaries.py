@@ -2,7 +2,8 @@
 
 In: the rules of a host, and the paths that canaries want of it. Out: the rules, each with the canary that takes part in
 it. A canary belongs to the rule with its path, of an Ingress of its own namespace: nobody takes requests from others by
-saying so. Of several the first in the total order counts.
+saying so. Of several the first in the total order counts. How a request is treated is taken from the rule, so a canary
+that protects what it leads to in another way takes no part: it would be open to whom it keeps out.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 from aggregator.findings import Finding
 from aggregator.graph import At
 from aggregator.traffic.annotations.conditions import Conditions
+from aggregator.traffic.annotations.given import UNPROTECTED
 from aggregator.traffic.ingresses import Claim, PathClaim, PathKind
 from aggregator.traffic.rules import Canary, Rule
 
@@ -40,7 +42,9 @@ def attached(at: At, host: str, rules: Sequence[Rule], canaries: Iterable[tuple[
             _note(at, claim, path, "CanaryClaimed", detail)
     if not first:
         return tuple(rules)
-    return tuple(_with(rule, first.get((rule.kind, rule.path, rule.settings.conditions))) for rule in rules)
+    return tuple(
+        _with(at, host, rule, first.get((rule.kind, rule.path, rule.settings.conditions))) for rule in rules
+    )
 
 
 def without_main(at: At, host: str, claims: Iterable[Claim]) -> None:
@@ -51,13 +55,19 @@ def without_main(at: At, host: str, claims: Iterable[Claim]) -> None:
                 _note(at, claim, path, "CanaryHasNoMain", f"nothing else is for {host}")
 
 
-def _with(rule: Rule, taking: tuple[Claim, PathClaim] | None) -> Rule:
+def _with(at: At, host: str, rule: Rule, taking: tuple[Claim, PathClaim] | None) -> Rule:
     """A rule and the canary that takes part in it."""
     if taking is None:
         return rule
     claim, path = taking
     terms = claim.settings.canary
     if terms is None or not path.backend:
+        return rule
+    own, main = claim.settings.policies, rule.settings.policies
+    if own.protected and (own.closed or own.protection != main.protection):
+        by = f"{rule.origin[2]}/{rule.origin[3]}"
+        detail = f"{path.kind} {path.path} of {host} is protected otherwise by {by}, so the canary takes no part"
+        _note(at, claim, path, UNPROTECTED, detail)
         return rule
     return msgspec.structs.replace(rule, canary=Canary(path.backend, terms))
 

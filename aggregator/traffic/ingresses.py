@@ -20,7 +20,8 @@ from aggregator.mesh.addresses import is_dns_name
 from aggregator.mesh.home import Home
 from aggregator.mesh.selection import UNSELECTED, Includes
 from aggregator.security.certificates import Certificate
-from aggregator.traffic import path_regexes
+from aggregator.security.references import Allows
+from aggregator.traffic import ingress_references, path_regexes
 from aggregator.traffic.annotations.names import OtherName, wanted
 from aggregator.traffic.annotations.services import elsewhere
 from aggregator.traffic.annotations.settings import NO_SETTINGS, Settings, settings
@@ -85,8 +86,10 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
         behind = (*self.paths, self.default) if self.default is not None else self.paths
         if not behind:
             return ()
-        further = further_backends(self.origin[2], self.settings)
-        return tuple(dict.fromkeys((*(one.backend for one in behind if one.backend), *further)))
+        named = [one.backend for one in behind if one.backend]
+        named += further_backends(self.origin[2], self.settings)
+        named += ingress_references.backends(self.origin[2], self.settings.policies)
+        return tuple(dict.fromkeys(named))
 
     def field_of(self, backend: str) -> str:
         """Where the Ingress first names a backend."""
@@ -101,6 +104,7 @@ def declare(
     ingresses: Source[ObjectKey, Ingress],
     judge: Judge,
     certificates: Collection[ObjectKey, Certificate],
+    allows: Allows,
 ) -> Collection[ClaimKey, Claim]:
     """Declare the claims of home's Ingresses."""
 
@@ -125,6 +129,7 @@ def declare(
             field = f'metadata.annotations["{CLASS_ANNOTATION}"]'
             detail = f"is {annotated[:80]!r}, where spec.ingressClassName is {ingress.class_name!r}"
             at.note(key, Finding(key, "ClassAnnotationIgnored", field, detail))
+        asked = ingress_references.settled(at, key, ingress, asked, allows, home.domain_suffix)
         paths = _paths(at, key, ingress, asked)
         default = _default(at, key, ingress, paths, asked)
         if asked.conditions.unknown:

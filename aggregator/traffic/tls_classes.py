@@ -205,9 +205,12 @@ def _chain(
 
 
 def _backend(one: Host) -> str:
-    """The backend that ends TLS of a host: the one behind all paths, else the first."""
-    everything = [rule.backend for rule in one.rules if (rule.kind, rule.path) == ("Prefix", "/")]
-    return next((backend for backend in (*everything, *(rule.backend for rule in one.rules)) if backend), "")
+    """The backend that ends TLS of a host: the one behind all paths, else the first. None that an Ingress protects:
+    nobody would be asked there.
+    """
+    rules = [rule for rule in one.rules if not rule.settings.policies.protected]
+    everything = [rule.backend for rule in rules if (rule.kind, rule.path) == ("Prefix", "/")]
+    return next((backend for backend in (*everything, *(rule.backend for rule in rules)) if backend), "")
 
 
 def _settled(at: At, members: Mapping[str, Wanted]) -> Chains:

@@ -22,6 +22,7 @@ from aggregator.security.certificates import Certificate, subject_of
 from aggregator.security.credential_names import credential_name
 from aggregator.security.credentials import Credentials, Place, Question
 from aggregator.security.trust_bundles import Bundle, InvalidBundle, bundle
+from aggregator.traffic.ingress_secrets import IngressSecrets
 from aggregator.views.view import ResourceKey, View, ViewKey
 from watchers.facts.keys import ObjectKey
 from watchers.facts.secrets import NamedSecret, TLSSecret
@@ -63,9 +64,10 @@ def declare(
     in_force: Collection[ObjectKey, Certificate],
     demanded: Collection[str, Question],
     sources: credentials.Sources,
+    ingress_secrets: IngressSecrets,
 ) -> Told:
     """Declare what is told of credentials; `in_force` are the pairs of Secrets, `demanded` roots that no proxy asks for
-    in this way but hosts need, by the names they are to have.
+    in this way but hosts need, by the names they are to have. `ingress_secrets` is what else is read by name.
     """
 
     def question(_at: At, _key: ViewKey, view: View) -> Iterable[tuple[str, Question]]:
@@ -78,7 +80,7 @@ def declare(
     asked_for = graph.expand("questions for credentials", views, question)
     together = graph.index("credentials by who needs them", (asked_for, demanded), lambda key, _: (key,))
     questions = graph.derive("credentials needed", together, lambda _, key, members: members[key])
-    asked = credentials.declare(graph, home, includes, answers, questions, sources)
+    asked = credentials.declare(graph, home, includes, answers, questions, sources, ingress_secrets.places)
     bundles = _bundles(graph, home, includes, questions, asked.places, sources)
 
     def secret(at: At, name: str, place: Place) -> Iterable[tuple[ResourceKey, Outcome[Resource]]]:

@@ -23,7 +23,7 @@ from aggregator.traffic.ingresses import REGEX
 from aggregator.traffic.rules import Rule
 from xds.messages.cors import Cors, cors
 from xds.messages.extension import Extension
-from xds.messages.forwarding import AS_IT_IS, Forwarding, Mirror, Retries, Rewrite
+from xds.messages.forwarding import AS_IT_IS, Forwarding, HashPart, Mirror, Retries, Rewrite
 from xds.messages.header_changes import UNCHANGED, HeaderChanges
 from xds.messages.route import (
     Action,
@@ -88,6 +88,7 @@ def forwarding(rule: Rule) -> Forwarding:
         rewrite=_rewrite(rule, asked.rewrites),
         retries=_retries(asked.timeouts, asked.retries),
         mirror=Mirror(mirror, asked.services.percent) if mirror else None,
+        hashed=tuple(HashPart(kind, name) for kind, name in asked.policies.hashed),
     )
     return found if found != AS_IT_IS else AS_IT_IS
 
@@ -106,8 +107,8 @@ def response_headers(asked: Settings) -> HeaderChanges:
     return _changes(asked.headers.response)
 
 
-def filters(asked: Settings) -> tuple[Extension, ...]:
-    """What the filters on the way are told."""
+def cross_origin(asked: Settings) -> tuple[Extension, ...]:
+    """What the filter that answers pages of other origins is told."""
     return () if asked.cors is None else (cors(_cors(asked.cors)),)
 
 

@@ -26,10 +26,13 @@ from aggregator.security.certificates import Certificate
 from aggregator.traffic.annotations.tls import NO_TLS_SETTINGS
 from aggregator.traffic.hosts import Host, Hosts
 from aggregator.traffic.tls_classes import COMMON, REFUSED
-from aggregator.views import ingress_chains, ingress_gateway
+from aggregator.views import ingress_backend_secrets, ingress_chains, ingress_gateway
+from aggregator.views.ingress_backend_secrets import BackendSecrets
 from aggregator.views.ingress_chains import ALL
+from aggregator.views.ingress_filters import ALL_ABLE, NO_USERS, Able
 from aggregator.views.ingress_listeners import HANDSHAKE_TIMEOUT
 from aggregator.views.ingress_routes import guard_routes, routes
+from aggregator.views.ingress_scopes import Served
 from aggregator.views.view import ResourceKey, View, ViewKey
 from watchers.facts.keys import ObjectKey
 from xds.encoded import Encoded, Resource, wrap
@@ -39,6 +42,7 @@ from xds.messages.extension import Extension
 from xds.messages.filters import access_logs, tls_inspector
 from xds.messages.hbone import Profile, originating_listeners
 from xds.messages.http_connection_manager import LOGGED, named_tls, table_manager
+from xds.messages.http_filters import ON_DEMAND
 from xds.messages.listener import (
     LISTENER_TYPE,
     FilterChain,
@@ -56,6 +60,7 @@ from xds.messages.server_names import compose_names, encode_names, encode_wildca
 
 ROLE: Final = "ingress-compatible"
 ROUTES: Final = View(ROLE, ROUTE_TYPE)
+"""The view with the routes for gateways that lack nothing and have proven who they are."""
 TABLE: Final = COMMON
 """The name of the table of routes."""
 
@@ -73,7 +78,9 @@ class Sources(msgspec.Struct, frozen=True):
     mesh: Callable[[At], Mesh]
     networks: Networks
     hosts: Hosts
+    scopes: Collection[str, Host | Served]
     certificates: Collection[ObjectKey, Certificate]
+    for_backends: BackendSecrets
 
 
 class Names(msgspec.Struct, frozen=True, gc=False):
@@ -84,25 +91,47 @@ class Names(msgspec.Struct, frozen=True, gc=False):
 
 
 def view_of(
-    type_url: str, claimed: Callable[[str], str], *, profile: Profile, lacking: Iterable[str] = ()
+    type_url: str,
+    claimed: Callable[[str], str],
+    *,
+    profile: Profile,
+    lacking: Iterable[str] = (),
+    proven: bool = True,
 ) -> View | None:
     """The view that a gateway's subscription reads; None for types it is not served.
 
-    `claimed` is as in `ingress_gateway.view_of`; `lacking` are the HTTP filters the gateway is built without. Scopes
-    are served too: a gateway that was served on demand before reads them until its listeners are replaced.
+    `claimed` and `proven` are as in `ingress_gateway.view_of`; `lacking` are the HTTP filters the gateway is built
+    without. Scopes are served too: a gateway that was served on demand before reads them until its listeners are
+    replaced.
     """
     if type_url == LISTENER_TYPE:
-        features = (*ingress_gateway.places(claimed), ("profile", profile.value))
-        if without := ",".join(sorted(lacking)):
-            features = (*features, ("without", without))
+        features = (*ingress_gateway.places(claimed), ("profile", profile.value), *_without(lacking))
         return View(ROLE, type_url, features)
     if type_url == CLUSTER_TYPE and profile is not Profile.STOCK:
         return View(ingress_gateway.ROLE, type_url, (("profile", profile.value),))
     if type_url == SECRET_TYPE:
         return View(ROLE, type_url)
     if type_url == ROUTE_TYPE:
-        return ROUTES
-    return ingress_gateway.view_of(type_url, claimed)
+        return routes_view(lacking, proven=proven)
+    return ingress_gateway.view_of(type_url, claimed, proven=proven)
+
+
+def routes_view(lacking: Iterable[str] = (), *, proven: bool = True) -> View:
+    """The view with the table of routes. What would need a filter that is not there is closed or left out in it
+    (ingress_filters), and so is what is for users if the gateway has not proven who it is.
+    """
+    users = () if proven else (("users", "none"),)
+    return View(ROLE, ROUTE_TYPE, (*users, *_without(lacking)))
+
+
+def _without(lacking: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    # The one that fetches clusters is not installed anyhow.
+    names = ",".join(sorted(one for one in lacking if one != ON_DEMAND))
+    return (("without", names),) if names else ()
+
+
+def _lacking(view: View) -> frozenset[str]:
+    return frozenset(view.feature("without").split(",")) - {""}
 
 
 def declare(
@@ -122,9 +151,9 @@ def declare(
     # Routes.
     virtual_hosts = graph.pair(
         "virtual hosts",
-        asked,
-        graph.index("hosts to route", model.hosts.hosts, lambda _, __: (ALL,)),
-        lambda _, __, ___, host: virtual_host(host),
+        by_type,
+        graph.index("hosts to route", model.scopes, lambda _, one: (ROUTE_TYPE,) if _of_common_class(one) else ()),
+        lambda _, view, __, one: _virtual_host(view, one),
     )
     parts_of_routes = graph.derive(
         "parts of routes",
@@ -135,7 +164,7 @@ def declare(
 
     def table(at: At, _name: str, view: View) -> Iterable[tuple[ResourceKey, Resource]]:
         if view.type_url == ROUTE_TYPE:
-            composed = compose_table(TABLE, _in_order(at.group(all_routes, ALL)))
+            composed = compose_table(TABLE, _in_order(at.group(all_routes, view.name)))
             yield (view.name, TABLE), wrap(ROUTE_TYPE, TABLE, composed)
 
     # Listeners.
@@ -200,12 +229,23 @@ def declare(
             graph.index("certificates of chains to tell", chains.certificates, lambda _, __: (SECRET_TYPE,)),
             lambda _, __, name, one: wrap(SECRET_TYPE, name, encode_key_pair(KeyPair(name, one.chain, one.key))),
         ),
+        *ingress_backend_secrets.told(graph, "compatible gateways", by_type, model.for_backends),
     ]
 
 
-def virtual_host(host: Host) -> Encoded:
+def _of_common_class(one: Host | Served) -> bool:
+    return isinstance(one, Host) or one.scope_class == COMMON
+
+
+def _virtual_host(view: View, one: Host | Served) -> Encoded:
+    """That of a host as gateways of the view are told it."""
+    host, users = (one, NO_USERS) if isinstance(one, Host) else (one.host, one.users_by_name)
+    return virtual_host(host, Able(NO_USERS if view.feature("users") == "none" else users, _lacking(view)))
+
+
+def virtual_host(host: Host, able: Able = ALL_ABLE) -> Encoded:
     """The virtual host of a host, as bytes: the routes of its scope, for its name."""
-    found = routes(host) if host.speaks == NO_TLS_SETTINGS else guard_routes(host)
+    found = routes(host, COMMON, able) if host.speaks == NO_TLS_SETTINGS else guard_routes(host, able)
     name = host.host or "*"
     if name.startswith("*."):
         found = tuple(within_one_label(route, name[2:]) for route in found)
@@ -230,11 +270,10 @@ def _names(_at: At, _key: Part, chains: Mapping[tuple[str, str], str]) -> Names:
 
 
 def _manager(name: str, view: View, mesh: Mesh) -> Extension:
-    lacking = view.feature("without")
     return table_manager(
         name,
         TABLE,
         secure=name == "https",
         access_logs=access_logs(mesh.access_log_file, LOGGED),
-        without=lacking.split(",") if lacking else (),
+        without=_lacking(view),
     )

@@ -6,7 +6,7 @@ its waypoint has the waypoint's pods as its endpoints and no others, so that nob
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import cast
 
 import msgspec
@@ -75,11 +75,12 @@ class Reach(msgspec.Struct, frozen=True, gc=False):
 
 
 class Endpoint(msgspec.Struct, frozen=True, gc=False):
-    """One endpoint of a backend, as bytes."""
+    """One endpoint of a backend, as bytes; `tunnelled`: it is in the mesh."""
 
     priority: int
     weight: int
     encoded: Encoded
+    tunnelled: bool = True
 
 
 def declare(graph: Graph, home: Home, model: Sources) -> Collection[str, Resource]:
@@ -128,10 +129,13 @@ def declare(graph: Graph, home: Home, model: Sources) -> Collection[str, Resourc
     either = cast("tuple[Collection[tuple[str, WorkloadKey | Key], Endpoint], ...]", (here, elsewhere))
     by_backend = graph.index("endpoints by backend", either, lambda key, _: (key[0],))
 
-    def assignment(at: At, key: str, _backend: Backend) -> Resource:
+    def assignment(at: At, key: str, backend: Backend) -> Resource:
         groups: dict[int, list[Encoded]] = {_HOME: [], _ELSEWHERE: []}
         weights = {_HOME: 0, _ELSEWHERE: 0}
         members = at.group(by_backend, key)
+        own = own_address(at, backend, members.values()) if backend.connections.upstream and members else None
+        if own is not None:
+            return wrap(ASSIGNMENT_TYPE, key, encode_assignment(key, [Group((encode_endpoint(own),), own.weight)]))
         for member in sorted(members, key=lambda one: (members[one].priority, one[1])):
             one = members[member]
             groups[one.priority].append(one.encoded)
@@ -143,7 +147,31 @@ def declare(graph: Graph, home: Home, model: Sources) -> Collection[str, Resourc
         ]
         return wrap(ASSIGNMENT_TYPE, key, encode_assignment(key, told))
 
+    def own_address(at: At, backend: Backend, members: Iterable[Endpoint]) -> SocketEndpoint | None:
+        """The address of a backend's Service, for who wants that; None where it is not to be had.
+
+        What is in the mesh is reached by the mesh's tunnels whatever an Ingress wants: in plain its policies would not
+        know who comes.
+        """
+        service = at.get(model.services.services, backend.service)
+        if service is None:
+            return None
+        network = network_of(at, model.networks.of_cluster, home.cluster)
+        address = _address(service, network)
+        if (network, address) in service.allocated:
+            address = ""  # nobody outside of the mesh gets there
+        if any(one.tunnelled for one in members) or not address:
+            detail = "some of its endpoints are in the mesh" if address else "it has no address of its own"
+            at.note(service.base, Finding(service.base, "ServiceUpstreamNotUsed", "spec.clusterIP", detail))
+            return None
+        return SocketEndpoint(address, backend.port)
+
     return graph.derive("assignments of backends", model.backends, assignment)
+
+
+def _address(service: Service, network: str) -> str:
+    """The address of a service in a network, "" without one."""
+    return next((address for where, address in service.addresses if where == network and "/" not in address), "")
 
 
 def _through(service: Service, network: str) -> tuple[Waypoint | None, str]:
@@ -154,7 +182,7 @@ def _through(service: Service, network: str) -> tuple[Waypoint | None, str]:
     """
     if service.attached is None or not service.ingress_waypoint or service.attached.waypoint.network != network:
         return None, ""
-    address = next((address for where, address in service.addresses if where == network and "/" not in address), "")
+    address = _address(service, network)
     return (service.attached.waypoint, address) if address else (None, "")
 
 
@@ -177,7 +205,7 @@ def _endpoint(_backend: str, target: Target, _key: WorkloadKey, workload: Worklo
     address = workload.addresses[0]
     own = socket_text(address, port)
     if not workload.tunnel and not target.behind:
-        return Endpoint(_HOME, 1, encode_endpoint(SocketEndpoint(address, port)))
+        return Endpoint(_HOME, 1, encode_endpoint(SocketEndpoint(address, port)), tunnelled=False)
     traits = workload.traits
     account = workload.service_account or "default"
     identity = spiffe_id(traits.trust_domain or target.trust_domain, traits.namespace, account)

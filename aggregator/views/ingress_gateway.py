@@ -22,10 +22,15 @@ from aggregator.security.trust_bundles import Bundle
 from aggregator.traffic.backend_keys import MIRRORED
 from aggregator.traffic.backends import Backend
 from aggregator.traffic.hosts import Host, Hosts
-from aggregator.traffic.tls_classes import COMMON, TlsClasses, class_name
+from aggregator.traffic.ingress_references import AUTHORIZERS
+from aggregator.traffic.tls_classes import TlsClasses
+from aggregator.views import ingress_backend_secrets
+from aggregator.views.ingress_backend_secrets import BackendSecrets
 from aggregator.views.ingress_clusters import CLUSTER_AGAIN, cluster
+from aggregator.views.ingress_filters import NO_USERS, Able
 from aggregator.views.ingress_listeners import listeners as listeners_of
 from aggregator.views.ingress_routes import guard, scope, scope_again, scope_name
+from aggregator.views.ingress_scopes import Served
 from aggregator.views.view import ResourceKey, View, ViewKey, listen_address
 from xds.encoded import Encoded, Resource, wrap
 from xds.messages.assignment import ASSIGNMENT_TYPE
@@ -49,22 +54,20 @@ ROLE: Final = "ingress"
 STANDING_CLUSTERS: Final = frozenset(
     {CONNECT_ORIGINATE, INNER_CONNECT_ORIGINATE, OUTER_CONNECT_ORIGINATE, AGAIN}
 )
-"""The clusters a gateway is told without asking for their names; all others come on demand."""
-STANDING_PREFIXES: Final = (f"{MIRRORED}|",)
-"""So do names of clusters begin that are told without being asked for, too: nobody asks for what copies are sent to."""
+"""Clusters of the gateway itself, which it is told without asking for their names (see `is_standing`)."""
+STANDING_PREFIXES: Final = (f"{MIRRORED}|", AUTHORIZERS)
+"""So do names of clusters begin that are told without being asked for, too: nobody asks for what copies are sent to, or
+for who is asked about requests.
+"""
 
 HTTP_PORT: Final = 8080
 HTTPS_PORT: Final = 8443
 SCOPES: Final = View(ROLE, SCOPED_ROUTE_TYPE)
 """The view with the routes of all hosts, by scope."""
+SCOPES_WITHOUT_USERS: Final = View(ROLE, SCOPED_ROUTE_TYPE, (("users", "none"),))
+"""The same for gateways that have proven no identity: who has to be a user is let in nowhere."""
+SCOPE_VIEWS: Final = (SCOPES, SCOPES_WITHOUT_USERS)
 _SHARED: Final = (CLUSTER_TYPE, ASSIGNMENT_TYPE, SCOPED_ROUTE_TYPE, SECRET_TYPE)
-
-
-class Apart(msgspec.Struct, frozen=True, gc=False):
-    """A host that is not of the common class, as clients of a class see it."""
-
-    host: Host
-    scope_class: str
 
 
 class Sources(msgspec.Struct, frozen=True):
@@ -74,24 +77,31 @@ class Sources(msgspec.Struct, frozen=True):
     trust_domains: TrustDomains
     networks: Networks
     hosts: Hosts
+    scopes: Collection[str, Host | Served]
     classes: TlsClasses
     client_roots: Collection[str, Bundle]
     default_certificate: Collection[str, Certificate]
     backends: Collection[str, Backend]
     assignments: Collection[str, Resource]
+    for_backends: BackendSecrets
 
 
 def scope_keys(host: str, _domain: Host | None) -> tuple[ResourceKey, ...]:
-    """Where the resources Table holds the routes that gateways are told of a host, if any gateway asks for routes."""
-    return ((SCOPES.name, scope_name(host)),)
+    """Where the resources Table holds the routes that gateways are told of a host, in each of the views that some
+    gateway asks for.
+    """
+    name = scope_name(host)
+    return tuple((view.name, name) for view in SCOPE_VIEWS)
 
 
-def view_of(type_url: str, claimed: Callable[[str], str]) -> View | None:
+def view_of(type_url: str, claimed: Callable[[str], str], *, proven: bool = True) -> View | None:
     """The view an ingress gateway's subscription to `type_url` reads; None for types it is not served.
 
     `claimed` looks up what the gateway says of itself (`isthmus bootstrap`): where it listens. What is no address or
-    port there is as if it were not said.
+    port there is as if it were not said. One whose identity is not `proven` is told no users: their paths are closed.
     """
+    if type_url == SCOPED_ROUTE_TYPE and not proven:
+        return SCOPES_WITHOUT_USERS
     if type_url == LISTENER_TYPE:
         return View(ROLE, LISTENER_TYPE, places(claimed))
     return View(ROLE, type_url) if type_url in _SHARED else None
@@ -105,6 +115,13 @@ def places(claimed: Callable[[str], str]) -> tuple[tuple[str, str], ...]:
         "https-port": str(_port(claimed("ISTHMUS_HTTPS_PORT")) or HTTPS_PORT),
     }
     return tuple(features.items())
+
+
+def is_standing(cluster_name: str) -> bool:
+    """Whether a gateway is told a cluster without asking for its name; all others come on demand, with requests that
+    are sent there.
+    """
+    return cluster_name in STANDING_CLUSTERS or cluster_name.startswith(STANDING_PREFIXES)
 
 
 def _port(text: str) -> int:
@@ -133,20 +150,10 @@ def declare(
             for cluster in (*originating_clusters(profile, trusted), CLUSTER_AGAIN):
                 yield (view.name, cluster.name), wrap(CLUSTER_TYPE, cluster.name, encode_cluster(cluster))
 
-    def scopes_of(_at: At, host: str, one: Host) -> Iterable[tuple[str, Host | Apart]]:
-        scope_class = class_name(one.speaks.settings)
-        if one.speaks.passthrough or one.speaks.closed or scope_class != COMMON:
-            yield scope_name(host), Apart(one, COMMON)
-            if scope_class != COMMON:
-                yield scope_name(host, scope_class), Apart(one, scope_class)
-        else:
-            yield scope_name(host), one
-
     def standing_scopes(_at: At, _name: str, view: View) -> Iterable[tuple[ResourceKey, Resource]]:
         if view.type_url == SCOPED_ROUTE_TYPE:
             yield (view.name, AGAIN), wrap(SCOPED_ROUTE_TYPE, AGAIN, scope_again(AGAIN))
 
-    scopes: Collection[str, Host | Apart] = graph.expand("scopes of hosts", model.hosts.hosts, scopes_of)
     return [
         graph.expand("listeners of ingress gateways", named, listeners),
         graph.expand("standing clusters of ingress gateways", named, standing_clusters),
@@ -154,8 +161,8 @@ def declare(
         graph.pair(
             "scopes of ingress gateways",
             by_type,
-            graph.index("scopes", scopes, lambda _, __: (SCOPED_ROUTE_TYPE,)),
-            lambda _, __, name, one: wrap(SCOPED_ROUTE_TYPE, name, _scope(name, one)),
+            graph.index("scopes", model.scopes, lambda _, __: (SCOPED_ROUTE_TYPE,)),
+            lambda _, view, name, one: wrap(SCOPED_ROUTE_TYPE, name, _scope(name, one, view)),
         ),
         graph.pair(
             "clusters of ingress gateways",
@@ -185,15 +192,15 @@ def declare(
             graph.index("client roots to tell", model.client_roots, lambda _, __: (SECRET_TYPE,)),
             lambda _, __, name, one: wrap(SECRET_TYPE, name, encode_roots(TrustedRoots(name, one.roots, one.crl))),
         ),
+        *ingress_backend_secrets.told(graph, "ingress gateways", by_type, model.for_backends),
     ]
 
 
-def _scope(name: str, one: Host | Apart) -> Encoded:
+def _scope(name: str, one: Host | Served, view: View) -> Encoded:
     if isinstance(one, Host):
         return scope(name, one)
-    if one.scope_class == COMMON:
-        return guard(name, one.host)
-    return scope(name, one.host, one.scope_class)
+    able = Able(NO_USERS if view == SCOPES_WITHOUT_USERS else one.users_by_name)
+    return guard(name, one.host, able) if one.guarded else scope(name, one.host, one.scope_class, able)
 
 
 def _secret(host: str, certificate: Certificate) -> Encoded:

@@ -20,6 +20,7 @@ from aggregator.traffic.ingresses import EXACT, PREFIX, REGEX
 from aggregator.traffic.rules import Canary, Rule
 from aggregator.traffic.tls_classes import COMMON
 from aggregator.views import ingress_actions as actions
+from aggregator.views.ingress_filters import ALL_ABLE, Able, error_pages, filters
 from xds.encoded import Encoded
 from xds.messages.fallback import AGAIN, AGAIN_HOST, ALL_HOSTS, FALLBACK_FILTERS
 from xds.messages.forwarding import Forwarding
@@ -31,6 +32,7 @@ from xds.messages.route import (
     PLAIN_HTTP,
     TO_HTTPS,
     Action,
+    Answer,
     HeaderMatch,
     PathMatch,
     Redirect,
@@ -59,29 +61,33 @@ def scope_name(host: str, scope_class: str = COMMON) -> str:
     return f"#{digest[: LONGEST_NAME - 1]}"
 
 
-def scope(name: str, host: Host, scope_class: str = COMMON) -> Encoded:
+def scope(name: str, host: Host, scope_class: str = COMMON, able: Able = ALL_ABLE) -> Encoded:
     """The scope of a host, as bytes: what is served in the chains of a class."""
     key = host.host or ALL_HOSTS
-    return encode_scope(Scope(name, (scope_class, key), key, routes(host), SCOPE_HEADERS, FALLBACK_FILTERS))
+    found = routes(host, scope_class, able)
+    return encode_scope(Scope(name, (scope_class, key), key, found, SCOPE_HEADERS, FALLBACK_FILTERS))
 
 
-def routes(host: Host) -> tuple[Encoded, ...]:
-    """The routes of a host in the order of matching, the same in every form of telling them."""
-    return tuple(_routes(host))
+def routes(host: Host, scope_class: str = COMMON, able: Able = ALL_ABLE) -> tuple[Encoded, ...]:
+    """The routes of a host in the order of matching, the same in every form of telling them to gateways that are as
+    `able`.
+    """
+    return tuple(_routes(host, scope_class, able))
 
 
-def guard(name: str, host: Host) -> Encoded:
+def guard(name: str, host: Host, able: Able = ALL_ABLE) -> Encoded:
     """The scope of a host in the common class that is not of it: who comes there in plain HTTP is sent to HTTPS, and
     who comes with a connection that was made for another host, to one of its own. Proofs that authorities look for are
     public.
     """
     key = host.host or ALL_HOSTS
-    return encode_scope(Scope(name, (COMMON, key), key, guard_routes(host), SCOPE_HEADERS, FALLBACK_FILTERS))
+    return encode_scope(Scope(name, (COMMON, key), key, guard_routes(host, able), SCOPE_HEADERS, FALLBACK_FILTERS))
 
 
-def guard_routes(host: Host) -> tuple[Encoded, ...]:
+def guard_routes(host: Host, able: Able = ALL_ABLE) -> tuple[Encoded, ...]:
     """The routes of such a scope."""
-    proofs = [route for rule in host.rules if _proves(rule) for route in _routes_of(rule, secured=False)]
+    place = (COMMON, host.host or ALL_HOSTS)
+    proofs = [route for rule in host.rules if _proves(rule) for route in _routes_of(rule, place, able, secured=False)]
     return (TO_HTTPS, *proofs, MISDIRECTED)
 
 
@@ -95,7 +101,9 @@ def scope_again(name: str) -> Encoded:
     return encode_scope(Scope(name, (AGAIN, AGAIN_HOST), AGAIN, (encode_route(again),), (), FALLBACK_FILTERS))
 
 
-def _routes(host: Host) -> Iterator[Encoded]:
+def _routes(host: Host, scope_class: str, able: Able) -> Iterator[Encoded]:
+    yield from error_pages(host)
+    place = (scope_class, host.host or ALL_HOSTS)
     secured = [_secured(host, rule) for rule in host.rules]
     # One route that all hosts share, where all rules agree.
     together = all(secured) and (bool(secured) or host.tls is not None) and not host.sent_to
@@ -105,7 +113,7 @@ def _routes(host: Host) -> Iterator[Encoded]:
         root = Redirect(302, path=host.root)
         yield encode_route(Route("root", PathMatch("exact", "/"), root))
     for rule, apart in zip(host.rules, secured, strict=True):
-        yield from _routes_of(rule, secured=apart and not together)
+        yield from _routes_of(rule, place, able, secured=apart and not together)
     if host.sent_to:
         sent = Redirect(308, "https" if host.tls is not None else "", host.sent_to)
         yield encode_route(Route("to-host", PathMatch("everything"), sent))
@@ -123,24 +131,25 @@ def _is_for_everything(rule: Rule) -> bool:
     return (rule.kind, rule.path) == (PREFIX, "/") and not rule.settings.conditions.count
 
 
-def _routes_of(rule: Rule, *, secured: bool) -> Iterator[Encoded]:
-    """The routes of one rule, in the order of matching."""
+def _routes_of(rule: Rule, place: tuple[str, str], able: Able, *, secured: bool) -> Iterator[Encoded]:
+    """The routes of one rule in the scope with the key `place`, in the order of matching."""
     name, asked = f"{rule.kind} {rule.path}", rule.settings
     headers, query = actions.conditions(asked.conditions)
+    told = filters(rule, place, able)
     all_of_it = Route(
         name,
         _match(rule),
-        actions.action(rule),
+        actions.action(rule) if told is not None else Answer(503),
         headers,
         query,
         actions.request_headers(asked),
         actions.response_headers(asked),
-        actions.filters(asked),
+        told or (),
     )
     if secured:
         https = Redirect(308, "https")
         yield encode_route(Route(f"{name} to-https", all_of_it.match, https, (*headers, *PLAIN_HTTP), query))
-    if rule.canary is None or isinstance(all_of_it.action, Redirect) or asked.answer:
+    if rule.canary is None or isinstance(all_of_it.action, Redirect) or asked.answer or told is None:
         yield encode_route(all_of_it)
         return
     for header, action in _ways(rule, rule.canary, all_of_it.action):

@@ -19,7 +19,7 @@ from xds.client import Response
 from xds.messages.assignment import ASSIGNMENT_TYPE
 from xds.messages.cluster import CLUSTER_TYPE
 from xds.messages.listener import LISTENER_TYPE
-from xds.session.requests import ON_DEMAND_SECRETS, SERVER_NAME_MAPPER
+from xds.session.requests import FOR_ON_DEMAND
 
 TOKEN = "gateway-token"
 NODE = "router~10.10.1.200~ingress-1.istio-system~istio-system.svc.cluster.local"
@@ -60,7 +60,7 @@ async def test_a_storm_of_flapping_endpoints_is_told_by_its_newest_state_to_a_sl
     home = shop(tmp_path)
     identities = write_identities(tmp_path / "identities.json", {TOKEN: ("istio-system/ingress", "alpha-1")})
     async with Plane(home, identities=identities) as plane, plane.client(TOKEN, NODE) as client:
-        for extension in (ON_DEMAND_SECRETS, SERVER_NAME_MAPPER):
+        for extension in sorted(FOR_ON_DEMAND):
             client.node.extensions.add(name=extension)
         async with client.delta() as stream:
             heard: dict[str, list[set[str]]] = {CLUSTER_TYPE: [], LISTENER_TYPE: [], ASSIGNMENT_TYPE: []}

@@ -22,7 +22,7 @@ from tests.kit.plane import Clock, Plane, write_identities
 from tests.kit.two_clusters import TwoClusters
 from xds.client import DeltaStream, Response
 from xds.messages.assignment import ASSIGNMENT_TYPE
-from xds.session.requests import ON_DEMAND_SECRETS, SERVER_NAME_MAPPER
+from xds.session.requests import FOR_ON_DEMAND
 
 TOKEN = "gateway-token"
 NODE = "router~10.10.1.200~ingress-1.istio-system~istio-system.svc.cluster.local"
@@ -62,7 +62,7 @@ def shop(tmp_path: Path) -> Shop:
 async def reading(plane: Plane, held: Mapping[str, str] | None = None) -> AsyncIterator[DeltaStream]:
     """A gateway's stream that has asked for all endpoints, and holds some already."""
     async with plane.client(TOKEN, NODE) as client:
-        for extension in (ON_DEMAND_SECRETS, SERVER_NAME_MAPPER):
+        for extension in sorted(FOR_ON_DEMAND):
             client.node.extensions.add(name=extension)
         async with client.delta() as stream:
             await stream.subscribe(ASSIGNMENT_TYPE, held=held)

@@ -23,7 +23,7 @@ from xds.client import AdsClient
 from xds.server.authentication import Identity
 from xds.server.certificate_authority import CertificateAuthority, ServerCertificate
 from xds.server.certificate_files import load_authority
-from xds.session.requests import HASHABLE_STRING, ON_DEMAND_SECRETS, SERVER_NAME_MAPPER
+from xds.session.requests import FOR_ON_DEMAND, HASHABLE_STRING
 
 Port: TypeAlias = Literal["15012", "15013", "15010"]
 HOST: Final = "shop.example"
@@ -152,7 +152,7 @@ class Callers:
                 certificate=(certificate or self.certificate(caller)) if port == "15013" else (b"", b""),
                 cluster=caller.cluster,
             )
-        for extension in (HASHABLE_STRING, ON_DEMAND_SECRETS, SERVER_NAME_MAPPER):
+        for extension in (HASHABLE_STRING, *sorted(FOR_ON_DEMAND)):
             made.node.extensions.add(name=extension)
         return made
 

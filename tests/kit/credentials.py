@@ -17,7 +17,7 @@ from tests.kit.plane import Plane
 from xds import protos
 from xds.client import DeltaStream, Response, SotwStream, StreamEnded
 from xds.messages.secret import SECRET_TYPE
-from xds.session.requests import ON_DEMAND_SECRETS, SERVER_NAME_MAPPER
+from xds.session.requests import FOR_ON_DEMAND
 
 Variant = Literal["delta", "sotw"]
 NODE: Final = "router~10.0.0.5~edge-1.infra~infra.svc.cluster.local"
@@ -120,7 +120,7 @@ async def asking(plane: Plane, variant: Variant, token: str, *names: str) -> Asy
     """A stream of the gateway that asks for these names."""
     async with plane.client(token, NODE) as ads:
         # As a stock Envoy says, which fetches certificates of hosts by their names.
-        for extension in (ON_DEMAND_SECRETS, SERVER_NAME_MAPPER):
+        for extension in sorted(FOR_ON_DEMAND):
             ads.node.extensions.add(name=extension)
         stream = getattr(ads, variant)()
         client = SecretClient(stream)

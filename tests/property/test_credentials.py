@@ -31,7 +31,7 @@ from xds.server.authority_in_force import AuthorityInForce
 from xds.server.certificate_authority import CertificateAuthority
 from xds.server.proxies import Proxy
 from xds.session.delta_session import DeltaSession
-from xds.session.requests import ON_DEMAND_SECRETS, SERVER_NAME_MAPPER, DeltaRequest, SotwRequest
+from xds.session.requests import FOR_ON_DEMAND, DeltaRequest, SotwRequest
 from xds.session.sotw import SotwSession
 
 discovery = protos.envoy.service.discovery.v3
@@ -160,7 +160,7 @@ class Stream:
         own, gateway, account = asker
         proxy = Proxy(
             "p", "peer", Identity("cluster.local", own, account), "ingress", own, "net", "alpha", "",
-            gateway=gateway, extensions=frozenset({ON_DEMAND_SECRETS, SERVER_NAME_MAPPER}),
+            gateway=gateway, extensions=FOR_ON_DEMAND,
         )  # fmt: skip
         views, nonces = TableViews(around, proxy, lambda: None), map(str, itertools.count(1))
         self.session: Any = DeltaSession(views, nonces) if delta else SotwSession(views, nonces)

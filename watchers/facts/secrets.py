@@ -47,7 +47,8 @@ class NamedSecret(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="
     """What a Secret of any type holds of use, each b"" where it does not.
 
     A pair stands under ``cert`` and ``key`` or, where these two are not there, under ``tls.crt`` and ``tls.key``, which
-    ``generic`` tells; roots under ``cacert`` (revocations under ``crl``), else under ``ca.crt`` (``ca.crl``).
+    ``generic`` tells; roots under ``cacert`` (revocations under ``crl``), else under ``ca.crt`` (``ca.crl``). ``users``
+    are the lines of an htpasswd file, under ``auth``.
     """
 
     certificate: bytes = b""
@@ -56,6 +57,7 @@ class NamedSecret(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="
     crl: bytes = b""
     ocsp_staple: bytes = b""
     generic: bool = False
+    users: bytes = b""
 
     def __repr__(self) -> str:
         return f"NamedSecret({len(self.certificate)} bytes, key of {len(self.key)} bytes)"
@@ -80,6 +82,7 @@ class SecretEntries(msgspec.Struct, gc=False):
     generic_key: str | None = msgspec.field(default=None, name="key")
     generic_ca: str | None = msgspec.field(default=None, name="cacert")
     generic_crl: str | None = msgspec.field(default=None, name="crl")
+    users: str | None = msgspec.field(default=None, name="auth")
 
     def __repr__(self) -> str:
         return "SecretEntries()"
@@ -106,7 +109,7 @@ def is_tls_secret(wire: SecretObject) -> bool:
 
 
 def holds_credential(wire: SecretObject) -> bool:
-    """Whether the Secret has all the entries of a pair, or roots."""
+    """Whether the Secret has all the entries of a pair, or roots, or users."""
     has = _Values(wire).has
     return any(
         (
@@ -114,6 +117,7 @@ def holds_credential(wire: SecretObject) -> bool:
             has("certificate") and has("key"),
             has("generic_ca"),
             has("ca"),
+            has("users"),
         )
     )
 
@@ -137,9 +141,13 @@ def read_named_secret(wire: SecretObject, cluster: str) -> tuple[ObjectKey, Name
     key = namespaced_key(cluster, "NamedSecret", wire.metadata)
     certificate, private = values.get("generic_certificate"), values.get("generic_key")
     if certificate and private:
-        return key, NamedSecret(certificate, private, *values.roots(), generic=True)
+        return key, NamedSecret(certificate, private, *values.roots(), generic=True, users=values.get("users"))
     return key, NamedSecret(
-        values.get("certificate"), values.get("key"), *values.roots(), values.get("ocsp_staple")
+        values.get("certificate"),
+        values.get("key"),
+        *values.roots(),
+        values.get("ocsp_staple"),
+        users=values.get("users"),
     )
 
 

@@ -1,12 +1,13 @@
 """Cluster of Envoy's CDS: a group of endpoints and how connections to them are made.
 
 A frozen record and its encoder. Where the endpoints come from is one of four things (`Cluster.source`). Balancing is
-by least request, and nothing is limited: backpressure is the business of whoever runs the endpoints, and a limit here
-would turn a burst into errors.
+by least request unless something else is wanted, and nothing is limited: backpressure is the business of whoever runs
+the endpoints, and a limit here would turn a burst into errors.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -65,6 +66,15 @@ class Nothing(Struct, frozen=True, gc=False):
 Source: TypeAlias = Discovered | InternalListener | OriginalDestination | Nothing
 
 
+class Balancing(IntEnum):
+    """How an endpoint is chosen, as Envoy numbers it."""
+
+    LEAST_REQUEST = _cluster.LEAST_REQUEST
+    ROUND_ROBIN = _cluster.ROUND_ROBIN
+    RING_HASH = _cluster.RING_HASH
+    """By what the route makes a hash of."""
+
+
 class SocketMatch(Struct, frozen=True, gc=False):
     """A transport socket for endpoints whose metadata `envoy.transport_socket_match` holds all of `match`."""
 
@@ -88,7 +98,7 @@ class Cluster(Struct, frozen=True, gc=False):
     `transport_socket` is how bytes are sent, plain if None; `socket_matches` choose one by endpoint, the first that
     fits. `http_options` are of xds.messages.hbone, None for HTTP/1.1 or plain TCP. `connect_timeout` is in seconds, 0
     leaves Envoy's own. `stat_name` is the name in statistics if it is not the cluster's. If it is parted `by_source`, a
-    connection gets endpoints for its kind of client and never others.
+    connection gets endpoints for its kind of client and never others. `balancing` is of endpoints that come over EDS.
     """
 
     name: str
@@ -100,6 +110,7 @@ class Cluster(Struct, frozen=True, gc=False):
     stat_name: str = ""
     service: ServiceMetadata | None = None
     by_source: bool = False
+    balancing: Balancing = Balancing.LEAST_REQUEST
 
 
 def encode_cluster(cluster: Cluster) -> Encoded:
@@ -122,7 +133,7 @@ def _message(cluster: Cluster) -> protos.envoy.config.cluster.v3.Cluster:
     message = _cluster(name=cluster.name, alt_stat_name=cluster.stat_name)
     match cluster.source:
         case Discovered(named):
-            _write_discovered(message)
+            _write_discovered(message, cluster.balancing)
             if named:
                 message.eds_cluster_config.service_name = cluster.name
         case InternalListener(name):
@@ -164,13 +175,13 @@ def _message(cluster: Cluster) -> protos.envoy.config.cluster.v3.Cluster:
     return message
 
 
-def _write_discovered(message: protos.envoy.config.cluster.v3.Cluster) -> None:
+def _write_discovered(message: protos.envoy.config.cluster.v3.Cluster, balancing: Balancing) -> None:
     message.type = _cluster.EDS
     discovery = message.eds_cluster_config
     discovery.eds_config.ads.SetInParent()
     discovery.eds_config.resource_api_version = protos.envoy.config.core.v3.V3
     discovery.eds_config.initial_fetch_timeout.SetInParent()  # 0: without endpoints known it is never ready
-    message.lb_policy = _cluster.LEAST_REQUEST
+    message.lb_policy = balancing.value
     # 0 %: endpoints that are said to be unhealthy get nothing, however many they are.
     message.common_lb_config.healthy_panic_threshold.SetInParent()
 

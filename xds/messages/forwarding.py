@@ -6,7 +6,7 @@ says for all its routes, such as which failures are tried again (xds.messages.sc
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -44,9 +44,17 @@ class Mirror(Struct, frozen=True, gc=False):
     percent: int = 100
 
 
+class HashPart(Struct, frozen=True, gc=False):
+    """A part of what a request is hashed by, and its name: a header, a cookie, a parameter, the client's address."""
+
+    kind: Literal["header", "cookie", "query", "address"]
+    name: str = ""
+
+
 class Forwarding(Struct, frozen=True, gc=False):
     """How requests are passed on. Times are in seconds, 0 for as long as it takes; `idle` without traffic either way,
-    None for what the listener says. `host` is put in the place of the request's.
+    None for what the listener says. `host` is put in the place of the request's. `hashed` decides on the endpoint of a
+    cluster that goes by hashes.
     """
 
     timeout: int = 0
@@ -55,6 +63,7 @@ class Forwarding(Struct, frozen=True, gc=False):
     rewrite: Rewrite | None = None
     retries: Retries | None = None
     mirror: Mirror | None = None
+    hashed: tuple[HashPart, ...] = ()
 
 
 AS_IT_IS: Final = Forwarding()
@@ -83,6 +92,20 @@ def write_forwarding(action: protos.envoy.config.route.v3.RouteAction, how: Forw
             cluster=how.mirror.cluster, disable_shadow_host_suffix_append=True
         )
         copies.runtime_fraction.default_value.numerator = how.mirror.percent
+    for part in how.hashed:
+        _write_hash(action.hash_policy.add(), part)
+
+
+def _write_hash(place: protos.envoy.config.route.v3.RouteAction.HashPolicy, part: HashPart) -> None:
+    match part.kind:
+        case "header":
+            place.header.header_name = part.name
+        case "cookie":
+            place.cookie.name = part.name
+        case "query":
+            place.query_parameter.name = part.name
+        case "address":
+            place.connection_properties.source_ip = True
 
 
 def _write_retries(policy: protos.envoy.config.route.v3.RetryPolicy, retries: Retries) -> None:

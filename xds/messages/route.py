@@ -6,6 +6,7 @@ Records and their encoders. Each route is encoded by itself and composed into ta
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -183,6 +184,18 @@ def _write_match(place: protos.envoy.config.route.v3.RouteMatch, route: Route) -
         )
     for parameter in route.query:
         write_value_match(place.query_parameters.add(name=parameter.name).string_match, parameter.value)
+
+
+def encode_error_page(path: str, cluster: str, internal: Iterable[str]) -> Encoded:
+    """The bytes of a Route by which the answer to `/` of a cluster is fetched in the place of another one; `internal`
+    are headers of the request for it that are not passed on.
+    """
+    message = _route.Route(name="error-page")
+    message.match.path = path
+    message.route.cluster = cluster
+    message.route.prefix_rewrite = "/"
+    message.request_headers_to_remove.extend(internal)
+    return encode(message)
 
 
 def _write_redirect(place: protos.envoy.config.route.v3.RedirectAction, redirect: Redirect) -> None:

@@ -7,21 +7,20 @@ wildcard means), and a name is told from the moment on that it was asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable
 
 from xds.encoded import Resource
 from xds.session.content import Changes, State, Subscription
 
 
 class OnDemand:
-    """A Subscription to `view` in which the names in `standing`, and those that begin with one of the texts `always`,
-    are everything. Others exist for who asks for them.
+    """A Subscription to `view` in which the names that are `standing` are everything. Others exist for who asks for
+    them.
     """
 
-    def __init__(self, view: Subscription, standing: Set[str], always: tuple[str, ...] = ()) -> None:
+    def __init__(self, view: Subscription, standing: Callable[[str], bool]) -> None:
         self._view = view
         self._standing = standing
-        self._always = always
         self._asked: set[str] = set()
 
     @property
@@ -38,27 +37,19 @@ class OnDemand:
         """What changed of the standing names and those asked for."""
         taken = self._view.take()
         told = {
-            name: resource for name, resource in taken.changes.items() if name in self._asked or self._stands(name)
+            name: resource for name, resource in taken.changes.items() if self._standing(name) or name in self._asked
         }
         return Changes(told, taken.causes if told else (), taken.revision)
 
     def get(self, name: str) -> Resource | None:
         """The resource of that name. Whoever calls was asked for it, and is told its changes from now on."""
-        if not self._stands(name):
+        if not self._standing(name):
             self._asked.add(name)
         return self._view.get(name)
 
     def items(self) -> Iterable[tuple[str, Resource]]:
         """The standing resources."""
-        for name in sorted(self._standing):
-            resource = self._view.get(name)
-            if resource is not None:
-                yield name, resource
-        if self._always:
-            yield from sorted(one for one in self._view.items() if one[0].startswith(self._always))
-
-    def _stands(self, name: str) -> bool:
-        return name in self._standing or name.startswith(self._always)
+        yield from sorted((one for one in self._view.items() if self._standing(one[0])), key=lambda one: one[0])
 
     def known(self, name: str) -> bool:
         """Whether the name exists."""
@@ -70,7 +61,7 @@ class OnDemand:
 
     def current(self, name: str, version: str) -> bool:
         """As the view says. As with `get`, the name is told from now on."""
-        if not self._stands(name):
+        if not self._standing(name):
             self._asked.add(name)
         return self._view.current(name, version)
 

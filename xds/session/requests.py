@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError, Message
 from msgspec import Struct
 
 from xds import protos
-from xds.messages.http_filters import http_filters
+from xds.messages.http_filters import extensions_of_filters
 
 Metadata = Mapping[str, str | None]
 """The entries of a node's metadata that are looked at, as far as they are there; None for one that is no text."""
@@ -38,9 +38,9 @@ ON_DEMAND_SECRETS: Final = "envoy.tls.certificate_selectors.on_demand_secret"
 """Certificates that are fetched when a client asks for their host."""
 SERVER_NAME_MAPPER: Final = "envoy.tls.certificate_mappers.sni"
 """What makes the name of such a certificate of the host."""
-HTTP_FILTERS: Final = frozenset(name for name, _, _ in http_filters())
-"""The filters that gateways install."""
-KNOWN_EXTENSIONS: Final = frozenset({HASHABLE_STRING, ON_DEMAND_SECRETS, SERVER_NAME_MAPPER}) | HTTP_FILTERS
+FOR_ON_DEMAND: Final = frozenset({ON_DEMAND_SECRETS, SERVER_NAME_MAPPER}) | extensions_of_filters()
+"""What an ingress gateway has to be built with to be served on demand; one that lacks a filter refuses listeners."""
+KNOWN_EXTENSIONS: Final = FOR_ON_DEMAND | {HASHABLE_STRING}
 """The extensions of an Envoy that are looked at, of the five hundred it lists."""
 MAX_EXTENSIONS: Final = 10_000
 """Extensions a node may list."""

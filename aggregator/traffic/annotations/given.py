@@ -16,9 +16,12 @@ from watchers.facts.keys import Labels
 from watchers.facts.networking import ANNOTATION_PREFIXES
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 LONGEST: Final = 4096
 """Bytes of an annotation that are read."""
+UNPROTECTED: Final = "ProtectionInvalid"
+"""The code of problems that leave an Ingress without a protection it asks for."""
 
 
 class Problem(msgspec.Struct, frozen=True, gc=False):
@@ -44,6 +47,8 @@ class Given:
                     self._values[key[len(prefix) :]] = (key, value)
         self._read: set[str] = set()
         self.problems: list[Problem] = []
+        self.unprotected = False
+        """Whether a protection is asked for that cannot be had: then nothing may be served."""
 
     @property
     def read(self) -> frozenset[str]:
@@ -53,7 +58,7 @@ class Given:
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
-    def value(self, name: str, read: Callable[[str], T], default: T) -> T:
+    def value(self, name: str, read: Callable[[str], T], default: D, code: str = "AnnotationInvalid") -> T | D:
         """What `read` makes of an annotation; `default` without one, or if it raises Refused."""
         self._read.add(name)
         key, text = self._values.get(name, ("", ""))
@@ -64,18 +69,30 @@ class Given:
                 raise Refused(f"must have at most {LONGEST:,} characters")
             return read(text.strip())
         except Refused as error:
-            self.problems.append(Problem("AnnotationInvalid", key, f"is {text[:80]!r}, {error}"))
+            self._keep(Problem(code, key, f"is {text[:80]!r}, {error}"))
             return default
 
     def names(self, prefix: str) -> list[str]:
         """The names that begin so, in order, for annotations whose names say what they are about."""
         return sorted(name for name in self._values if name.startswith(prefix))
 
+    def protection(self, name: str, read: Callable[[str], T], none: D) -> T | D:
+        """As `value`, of one that protects what is served: without it nothing may be. An empty one asks for nothing."""
+
+        def or_none(text: str) -> T | D:
+            return read(text) if text else none
+
+        return self.value(name, or_none, none, UNPROTECTED)
+
     def refuse(self, name: str, detail: str, code: str = "AnnotationInvalid") -> None:
         """Keeps what is wrong with an annotation that can be read by itself."""
         self._read.add(name)
         key, _ = self._values.get(name, (name, ""))
-        self.problems.append(Problem(code, key, detail))
+        self._keep(Problem(code, key, detail))
+
+    def _keep(self, problem: Problem) -> None:
+        self.problems.append(problem)
+        self.unprotected |= problem.code == UNPROTECTED
 
     def unread(self) -> list[tuple[str, str]]:
         """Name and key of all that nobody has asked for, in the order of their keys."""

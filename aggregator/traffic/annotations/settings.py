@@ -12,22 +12,25 @@ from typing import Final
 import msgspec
 
 from aggregator.traffic.annotations import services
+from aggregator.traffic.annotations.authentication import SecretRef
 from aggregator.traffic.annotations.canary import Canary, canary
 from aggregator.traffic.annotations.conditions import Conditions, conditions
 from aggregator.traffic.annotations.connections import DEFAULT as DEFAULT_CONNECTIONS
 from aggregator.traffic.annotations.connections import Connections, connections
 from aggregator.traffic.annotations.cors import Cors, cors
-from aggregator.traffic.annotations.given import Given, Problem
+from aggregator.traffic.annotations.given import UNPROTECTED, Given, Problem
+from aggregator.traffic.annotations.hashing import hash_parts
 from aggregator.traffic.annotations.headers import Headers, headers, together
 from aggregator.traffic.annotations.matching import Matching, matching
 from aggregator.traffic.annotations.names import names
+from aggregator.traffic.annotations.policies import NO_POLICIES, Policies, policies
 from aggregator.traffic.annotations.redirects import Redirects, redirects
 from aggregator.traffic.annotations.refused import WITHOUT_EFFECT, unsupported
 from aggregator.traffic.annotations.retries import Retries, retries
 from aggregator.traffic.annotations.rewrites import Rewrites, rewrites
 from aggregator.traffic.annotations.snippets import Snippet, snippet
 from aggregator.traffic.annotations.timeouts import Timeouts, timeouts
-from aggregator.traffic.annotations.tls import Tls, tls
+from aggregator.traffic.annotations.tls import CLOSED, Tls, tls
 from watchers.facts.keys import Labels
 
 MOST_KEPT: Final = 8192
@@ -35,7 +38,10 @@ MOST_KEPT: Final = 8192
 
 
 class Settings(msgspec.Struct, frozen=True, gc=False):
-    """What an Ingress asks for beside its hosts and paths, by subject."""
+    """What an Ingress asks for beside its hosts and paths, by subject.
+
+    `client_secret` is the Secret that its connections use, as the Ingress names it.
+    """
 
     redirects: Redirects
     connections: Connections
@@ -50,6 +56,8 @@ class Settings(msgspec.Struct, frozen=True, gc=False):
     canary: Canary | None
     names: tuple[str, ...]
     tls: Tls
+    policies: Policies = NO_POLICIES
+    client_secret: SecretRef | None = None
     answer: int = 0
     """The status that requests are answered with in place of a backend; 0: none."""
 
@@ -58,9 +66,15 @@ def read(given: Given) -> Settings:
     """The settings of an Ingress, whatever its snippet says; what is wrong with them stands in `given`."""
     rewritten = rewrites(given)
     asked = tls(given)
-    spoken = connections(given)
+    hashed = hash_parts(given)
+    spoken, secret = connections(given, hashed=bool(hashed))
+    protecting = policies(given, hashed)
     if asked.passthrough:
-        spoken = DEFAULT_CONNECTIONS  # whatever the client and the backend speak
+        spoken, secret = DEFAULT_CONNECTIONS, None  # whatever the client and the backend speak
+        if protecting.protected:
+            detail = "leaves requests to the backend, and the gateway could keep nobody away from it"
+            given.refuse("ssl-passthrough", detail, UNPROTECTED)
+            asked = CLOSED
     return Settings(
         redirects=redirects(given),
         connections=spoken,
@@ -75,6 +89,8 @@ def read(given: Given) -> Settings:
         canary=canary(given),
         names=names(given),
         tls=asked,
+        policies=protecting,
+        client_secret=secret,
     )
 
 

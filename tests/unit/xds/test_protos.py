@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # Fields and numbers of Istio's ambient API, which every ztunnel reads, and of what the package with Envoy's lacks.
 WIRE = {
+    "envoy.extensions.filters.http.body_size_limit.v3.BodySizeLimit": "max_request_bytes=1",
     "istio.workload.Address": "workload=1 service=2",
     "istio.workload.Service": "name=1 namespace=2 hostname=3 addresses=4 ports=5 subject_alt_names=6 waypoint=7 "
     "load_balancing=8 ip_families=9 extensions=10 canonical=11 ingress_use_waypoint=12 weighted_waypoints=13 "

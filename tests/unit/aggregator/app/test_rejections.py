@@ -15,6 +15,7 @@ from xds.messages.secret import SECRET_TYPE
 from xds.records import ResourceRejected
 from xds.server.authentication import Identity
 from xds.server.proxies import Proxy
+from xds.session.requests import FOR_ON_DEMAND
 
 SECRETS = View("ingress-compatible", SECRET_TYPE)
 POD = ("quay", "Pod", "edge", "door-1")
@@ -28,6 +29,7 @@ PROXY = Proxy(
     cluster="quay",
     node="",
     metadata=(("NAME", "door-1"),),
+    extensions=FOR_ON_DEMAND,
     incremental=False,
 )
 

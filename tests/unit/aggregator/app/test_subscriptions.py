@@ -26,9 +26,9 @@ from xds.server.authentication import Identity
 from xds.server.authority_in_force import AuthorityInForce
 from xds.server.certificate_authority import CertificateAuthority
 from xds.server.proxies import Proxy
-from xds.session.requests import HASHABLE_STRING, ON_DEMAND_SECRETS, SERVER_NAME_MAPPER
+from xds.session.requests import FOR_ON_DEMAND, HASHABLE_STRING, ON_DEMAND_SECRETS, SERVER_NAME_MAPPER
 
-STOCK = frozenset({HASHABLE_STRING, ON_DEMAND_SECRETS, SERVER_NAME_MAPPER})
+STOCK = FOR_ON_DEMAND | {HASHABLE_STRING}
 VIEW = View("east-west", CLUSTER_TYPE, (("profile", "stock"),))
 
 
@@ -118,6 +118,7 @@ def asking(mode: str) -> tuple[tuple[str, str], ...]:
         ({"incremental": False, "mode": "on-demand"}, "compatible"),
         ({"extensions": STOCK - {ON_DEMAND_SECRETS}}, "compatible"),
         ({"extensions": STOCK - {SERVER_NAME_MAPPER}, "metadata": asking("on-demand")}, "compatible"),
+        ({"extensions": STOCK - {"envoy.filters.http.body_size_limit"}}, "compatible"),
     ],
 )
 def test_an_ingress_gateway_is_served_as_it_asks_if_it_is_able_to(fields: dict[str, Any], mode: str) -> None:

@@ -75,8 +75,15 @@ def test_clusters_come_on_demand_right_before_the_router() -> None:
 
 def test_every_filter_a_route_may_need_is_there_and_disabled() -> None:
     assert [(one.name, one.disabled) for one in manager().http_filters] == [
+        ("envoy.filters.http.custom_response", True),
         ("envoy.filters.http.cors", True),
         ("envoy.filters.http.rbac", True),
+        ("envoy.filters.http.local_ratelimit", True),
+        ("envoy.filters.http.basic_auth", True),
+        ("around_ext_authz", True),
+        ("envoy.filters.http.ext_authz", True),
+        ("body_size", True),
+        ("envoy.filters.http.stateful_session", True),
         ("envoy.filters.http.header_mutation", True),
         ("envoy.filters.http.on_demand", False),
         (ROUTER, False),
@@ -85,7 +92,7 @@ def test_every_filter_a_route_may_need_is_there_and_disabled() -> None:
 
 def test_scripts_that_look_for_wildcards_come_first_where_they_are_wanted() -> None:
     config = Manager.FromString(scoped_manager("http", "default", secure=False, wildcards=True).data)
-    assert [one.name for one in config.http_filters][:4] == [*FALLBACK_FILTERS, "envoy.filters.http.cors"]
+    assert [one.name for one in config.http_filters][:4] == [*FALLBACK_FILTERS, "envoy.filters.http.custom_response"]
     assert not any(one.disabled for one in config.http_filters[:3])
 
 

@@ -104,7 +104,7 @@ def test_other_names_are_told_as_ever() -> None:
 
 def test_a_good_version_of_a_name_on_demand_is_kept_and_its_changes_are_told() -> None:
     reading = Reading(good())
-    on_demand = OnDemand(reading, frozenset())
+    on_demand = OnDemand(reading, frozenset[str]().__contains__)
     assert on_demand.current("own", MADE_BEFORE)
     renewed = resource("own", "renewed")
     reading.changed = {"own": renewed, "other": renewed}

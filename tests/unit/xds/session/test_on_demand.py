@@ -17,7 +17,7 @@ class Opened(World):
         view = self.views[type_url]
         reading = Reading(view)
         view.readings.append(reading)
-        return OnDemand(reading, {"standing"})
+        return OnDemand(reading, {"standing"}.__contains__)
 
 
 def client_of(content: Mapping[str, str]) -> tuple[DeltaClient, View]:
@@ -83,7 +83,7 @@ def test_causes_come_with_what_they_caused() -> None:
     view = View(ALL)
     reading = Reading(view)
     view.readings.append(reading)
-    on_demand = OnDemand(reading, {"standing"})
+    on_demand = OnDemand(reading, {"standing"}.__contains__)
     on_demand.take()
     view.change({"a": "2"}, cause="somebody else's")
     assert on_demand.pending
@@ -94,7 +94,7 @@ def test_causes_come_with_what_they_caused() -> None:
 
 def test_the_end_is_the_views_too() -> None:
     reading = Reading(View(ALL, state="partial"))
-    on_demand = OnDemand(reading, set())
+    on_demand = OnDemand(reading, frozenset[str]().__contains__)
     assert (on_demand.state, on_demand.known("a"), on_demand.known("x"), on_demand.final("a")) == (
         "partial",
         True,
@@ -109,8 +109,8 @@ def test_names_that_begin_as_is_said_stand_too_from_when_they_exist() -> None:
     view = View({"standing": "1", "copy|b": "1", "copy|a": "1", "other": "1"})
     reading = Reading(view)
     view.readings.append(reading)
-    on_demand = OnDemand(reading, {"standing"}, ("copy|",))
-    assert [name for name, _ in on_demand.items()] == ["standing", "copy|a", "copy|b"]
+    on_demand = OnDemand(reading, lambda name: name == "standing" or name.startswith("copy|"))
+    assert [name for name, _ in on_demand.items()] == ["copy|a", "copy|b", "standing"]
     on_demand.take()
     view.change({"copy|c": "1", "other": "2"})
     assert list(on_demand.take().changes) == ["copy|c"]
