@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from watchers.facts import mesh_config
+from watchers.facts import keys
 from watchers.facts.invalid import InvalidObject
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def trust_domain(text: str) -> str:
     """The trust domain of SPIFFE ids."""
     try:
         if text:
-            return mesh_config.trust_domain(text)
+            return keys.trust_domain(text)
     except InvalidObject:
         pass
     raise ValueProblem(
