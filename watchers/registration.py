@@ -17,9 +17,8 @@ from typing import Any, cast
 import msgspec
 
 from watchers.facts.invalid import InvalidObject
-from watchers.facts.keys import ObjectKey, check_cluster
+from watchers.facts.keys import ObjectKey, check_cluster, trust_domain
 from watchers.facts.kinds import Kind
-from watchers.facts.mesh_config import trust_domain
 from watchers.facts.metadata import ObjectMeta, created, namespaced_key
 
 LABEL = "istio/multiCluster"

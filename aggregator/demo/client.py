@@ -86,8 +86,9 @@ async def get(
             finally:
                 # Not in order, in which either end may wait for the other: there is nothing more to say.
                 writer.transport.abort()
-                with contextlib.suppress(OSError, ssl.SSLError):
-                    await writer.wait_closed()
+                if step != "handshake":  # of one that was given up asyncio never says that it is closed
+                    with contextlib.suppress(OSError, ssl.SSLError):
+                        await writer.wait_closed()
     except TimeoutError:
         raise Unanswered(f"{step}: nothing within {timeout:g} s") from None
     except (OSError, asyncio.IncompleteReadError, ValueError) as error:

@@ -486,7 +486,9 @@ class Test6Unsubscribing:
         view = View({"a": "bad"})
         client = DeltaClient(World({OTHER_TYPE: view}))
         client.subscribe(OTHER_TYPE, "a")
-        client.nack("a: bad text", bad=["a"])
+        (response,) = client.nack("a: bad text", bad=["a"])
+        assert (response.texts, response.removed) == ({}, ["a"])  # it waits for an answer that it can use
+        client.ack()
         client.unsubscribe(OTHER_TYPE, "a")
         (response,) = client.subscribe(OTHER_TYPE, "a")
         assert (response.texts, response.removed) == ({}, ["a"])

@@ -28,6 +28,7 @@ Kept = TypeVar("Kept")
 
 # Unlike labels of host names, what is between two dots of an object's name may be longer than 63 (that of a pod is).
 _SUBDOMAIN = re.compile(r"[a-z0-9]+(?:-+[a-z0-9]+)*(?:\.[a-z0-9]+(?:-+[a-z0-9]+)*)*")
+_TRUST_DOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9._]{0,253}[a-z0-9])?")
 _DNS_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _CLUSTER = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9._]{0,251}[A-Za-z0-9])?")
 _LABEL_KEY = re.compile(
@@ -122,6 +123,14 @@ def _checked_labels(given: tuple[tuple[str, str | None], ...], field: tuple[str 
                 "use at most 63 letters, digits, '-', '_' and '.', with a letter or a digit at both ends",
             )
     return _shared(tuple([(intern(key), intern(value or "")) for key, value in given]))
+
+
+def trust_domain(text: str, *field: str | int) -> str:
+    """A trust domain of SPIFFE ids, or "" for none; raises InvalidObject."""
+    if text and not _TRUST_DOMAIN.fullmatch(text):
+        cause = f"is {text[:80]!r}, which is no SPIFFE trust domain"
+        raise InvalidObject(field, cause, "use lower case letters, digits, '-', '.' and '_'")
+    return text
 
 
 def subdomain(name: str, *field: str | int) -> str:

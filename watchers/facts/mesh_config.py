@@ -8,14 +8,13 @@ are no facts.
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 import msgspec
 
 from watchers.documents import UnreadableText, documents, line_of
 from watchers.facts.invalid import InvalidObject, refusal
-from watchers.facts.keys import ObjectKey, dns_label
+from watchers.facts.keys import ObjectKey, dns_label, trust_domain
 from watchers.facts.metadata import Name, namespaced_key
 from watchers.facts.selectors import LabelSelector, LabelSelectorObject, Requirement, read_selector
 
@@ -32,7 +31,6 @@ __all__ = [
 
 NAME = "istio"
 _MESH = ("data", "mesh")
-_TRUST_DOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9._]{0,253}[a-z0-9])?")
 
 
 class ServiceScope(msgspec.Struct, frozen=True, gc=False):
@@ -136,14 +134,6 @@ def read_mesh_config(wire: ConfigMapObject, cluster: str) -> tuple[ObjectKey, Me
         raise InvalidObject(_MESH, f"is no YAML: {error.cause}", error.cure, line=error.line) from None
     except InvalidObject as error:
         raise InvalidObject((*_MESH, *error.path), error.cause, error.cure, line=line_of(text, 0, error.path)) from None
-
-
-def trust_domain(text: str, *path: str) -> str:
-    """A trust domain of SPIFFE ids, or "" for none; raises InvalidObject."""
-    if text and not _TRUST_DOMAIN.fullmatch(text):
-        cause = f"is {text[:80]!r}, which is no SPIFFE trust domain"
-        raise InvalidObject(path, cause, "use lower case letters, digits, '-', '.' and '_'")
-    return text
 
 
 def _mesh_config(text: str) -> MeshConfig:

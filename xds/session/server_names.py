@@ -140,9 +140,9 @@ class ServerNames:
 
     def current(self, name: str, version: str) -> bool:
         """Whether it is the version there is. As with `get`, the name lives from now on."""
-        if self._view.get(name) is not None:
+        if self._view.get(name) is not None or not is_server_name(name):
             return self._view.current(name, version)
-        if not is_server_name(name) or self._fallback(name) is None:
+        if self._fallback(name) is None:
             return False
         found = self.get(name)
         return found is not None and found.version == version

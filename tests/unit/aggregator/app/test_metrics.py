@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 
 import aggregator
+from aggregator.app.activations import Activations
 from aggregator.app.authority import expiries
 from aggregator.app.loop_watch import LoopWatch
 from aggregator.app.metrics import (
@@ -19,9 +20,10 @@ from aggregator.app.metrics import (
     type_label,
 )
 from aggregator.app.records import Pass, Records
+from aggregator.cache.table import Table
 from watchers.metrics import LookupMetrics, WatchMetrics, WriteMetrics
 from watchers.status import ClusterStatus, KindStatus, State
-from xds.metrics import ServerMetrics
+from xds.metrics import ServerMetrics, work_metrics
 from xds.records import Ack, Push, StreamClosed, StreamOpened
 from xds.server.authority_in_force import AuthorityInForce
 from xds.server.certificate_authority import CertificateAuthority
@@ -161,7 +163,8 @@ def every_metric() -> list[Readable]:
     watchers = (*WatchMetrics().all(), *LookupMetrics().all(), *WriteMetrics().all())
     authority = list(expiries(AuthorityInForce(CertificateAuthority.self_signed("cluster.local"))))
     server: list[Readable] = [*ServerMetrics().all(), *authority]
-    return [*RecordCounts(Records())(), *ClusterStates(list)(), *watchers, *LoopWatch().metrics(), *server]
+    domains: list[Readable] = [*Activations(Table("interest"), Records()).metrics(), *work_metrics()]
+    return [*RecordCounts(Records())(), *ClusterStates(list)(), *watchers, *LoopWatch().metrics(), *server, *domains]
 
 
 def test_every_metric_has_a_help_text_and_a_name_of_its_own() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from aggregator.app import setting_values as values
 from aggregator.app.setting_values import Address, ClusterSource, ObjectName, ServiceAccount, ValueProblem
+from watchers.facts import keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,3 +205,14 @@ def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
 def test_what_is_no_count_is_refused(text: str) -> None:
     with pytest.raises(ValueProblem, match="digits only"):
         values.count(text)
+
+
+@pytest.mark.parametrize("text", ["td", "td-1.example_x", "td-", "-td", "a" * 255, "a" * 256, "Td", "td/x", "td\n", "é"])
+def test_a_trust_domain_is_one_exactly_if_it_is_one_in_the_mesh_configuration(text: str) -> None:
+    def accepted(read: Callable[[str], str]) -> bool:
+        try:
+            return bool(read(text))
+        except ValueError:
+            return False
+
+    assert accepted(values.trust_domain) == accepted(keys.trust_domain)

@@ -14,6 +14,7 @@ from aggregator.views.ingress_gateway import view_of
 from tests.kit import certificates as c
 from tests.kit import manifests as m
 from tests.kit.world import World, changed_names
+from xds.messages.fallback import AGAIN
 from xds.messages.listener import LISTENER_TYPE
 from xds.messages.scope import SCOPED_ROUTE_TYPE
 from xds.messages.secret import SECRET_TYPE
@@ -61,7 +62,9 @@ def scopes(world: World) -> dict[tuple[str, str], list[str]]:
     view = view_of(SCOPED_ROUTE_TYPE, lambda _: "")
     assert view is not None
     found = {}
-    for one in world.told(view).values():
+    for name, one in world.told(view).items():
+        if name == AGAIN:
+            continue
         scope_class, host = (part["string_key"] for part in one["key"]["fragments"])
         found[scope_class, host] = [
             route["name"] for route in one["route_configuration"]["virtual_hosts"][0]["routes"]
