@@ -22,8 +22,9 @@ from aggregator.traffic.tls_classes import COMMON
 from aggregator.views import ingress_actions as actions
 from aggregator.views.ingress_filters import ALL_ABLE, Able, error_pages, filters
 from xds.encoded import Encoded
-from xds.messages.fallback import AGAIN, AGAIN_HOST, ALL_HOSTS, FALLBACK_FILTERS
+from xds.messages.fallback import AGAIN, AGAIN_CLIENT, AGAIN_HOST, ALL_HOSTS, FALLBACK_FILTERS
 from xds.messages.forwarding import Forwarding
+from xds.messages.header_changes import HeaderChanges
 from xds.messages.http_connection_manager import SCOPE_HEADERS
 from xds.messages.route import (
     CHALLENGES,
@@ -97,7 +98,8 @@ def _proves(rule: Rule) -> bool:
 
 def scope_again(name: str) -> Encoded:
     """The scope that sends requests through the gateway once more (xds.messages.fallback), whatever they are for."""
-    again = Route(AGAIN, PathMatch("everything"), ToCluster(AGAIN, Forwarding(idle=0)))
+    client = HeaderChanges(formatted=((AGAIN_CLIENT, "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"),))
+    again = Route(AGAIN, PathMatch("everything"), ToCluster(AGAIN, Forwarding(idle=0)), request=client)
     return encode_scope(Scope(name, (AGAIN, AGAIN_HOST), AGAIN, (encode_route(again),), (), FALLBACK_FILTERS))
 
 

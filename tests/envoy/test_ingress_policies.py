@@ -128,12 +128,12 @@ def basic(user: str, password: str) -> dict[str, str]:
     return {"authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
 
 
-async def post(gateway: IngressGateway, host: str, body: bytes, *, chunked: bool = False) -> int:
+async def post(gateway: IngressGateway, host: str, body: bytes, *, path: str = "/", chunked: bool = False) -> int:
     """The status for a request with a body."""
     reader, writer = await asyncio.open_connection(gateway.http.host, gateway.http.port)
     how = "transfer-encoding: chunked" if chunked else f"content-length: {len(body)}"
     sent = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body) if chunked else body
-    writer.write(f"POST / HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{how}\r\n\r\n".encode() + sent)
+    writer.write(f"POST {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{how}\r\n\r\n".encode() + sent)
     status = int((await asyncio.wait_for(reader.readuntil(b"\r\n"), 5)).split(b" ")[1])
     writer.close()
     return status
@@ -408,6 +408,113 @@ async def test_wrong_annotations_close_or_leave_their_own_host_and_no_other(gate
     await answers(gateway, 200, "open.example")
     assert await gateway.status("good.example", tls=False) == 200
     await eventually(lambda: len(gateway.plane.control.findings()) >= 7)
+    assert refused_nothing(gateway)
+
+
+PLACES = {
+    "exact": ("a.foo.example", "a.foo.example"),
+    "capitals": ("a.foo.example", "A.Foo.Example"),
+    "wildcard": ("*.foo.example", "b.foo.example"),
+    "wildcard in capitals": ("*.foo.example", "B.FOO.Example"),
+    "all hosts": ("", "nobody.example"),
+    "all hosts in capitals": ("", "Nobody.Example"),
+}
+"""The host of an Ingress, and what a visitor asks for."""
+MODES: dict[str, dict[str, Any]] = {"on demand": {}, "compatible": {"mode": "compatible"}}
+
+
+def protected(name: str, host: str, path: str, service: str = "web", **annotations: str) -> m.Manifest:
+    given = {key.replace("__", "-"): value for key, value in annotations.items()}
+    return m.ingress(f"shop/{name}", rules=[m.ingress_rule(host, (path, service, 80))], annotations=given)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("mode", MODES)
+async def test_every_policy_holds_however_its_host_is_found(
+    tmp_path: Path, binary: Path, serve: Servers, mode: str, place: str
+) -> None:
+    host, asked = PLACES[place]
+    asking, failing, reader = await serve(saying(401)), await serve(saying(404)), await serve(reading)
+    async with IngressGateway(tmp_path, binary, **MODES[mode]) as gateway:
+        gateway.apply(
+            *service("shop/asked", asking),
+            *service("shop/failing", failing),
+            *service("shop/reading", reader),
+            m.secret("shop/people", auth=f"ann:{sha('secret')}".encode()),
+            protected("near", host, "/near", whitelist__source__range="127.0.0.0/8"),
+            protected("far", host, "/far", whitelist__source__range="10.0.0.0/8"),
+            protected("users", host, "/users", auth__type="basic", auth__secret="people"),
+            protected(
+                "asking", host, "/asking", auth__url="http://asked.shop.svc/", auth__signin="https://$host/in?rd=x"
+            ),
+            protected("rate", host, "/rate", limit__rpm="1", limit__burst__multiplier="2"),
+            protected("body", host, "/body", "reading", proxy__body__size="10"),
+            protected("cookie", host, "/cookie", affinity="cookie", session__cookie__name="route"),
+            protected("errors", host, "/errors", "failing", custom__http__errors="404", default__backend="web"),
+            protected("cors", host, "/cors", enable__cors="true"),
+            protected("open", host, "/open"),
+        )
+        await gateway.answers(200, asked, "/open", tls=False)
+
+        async def status(path: str, **fields: Any) -> int:
+            return await gateway.status(asked, path, tls=False, **fields)
+
+        assert await status("/near") == 200
+        for forged in ({}, {"x-forwarded-for": "10.0.0.1"}, {"x-isthmus-again-client": "10.0.0.1"}):
+            assert await status("/far", headers=forged) == 403
+        assert await status("/users") == 401
+        assert await status("/users", headers=basic("ann", "other")) == 401
+        assert await status("/users", headers=basic("ann", "secret")) == 200
+        sent = await gateway.get(asked, "/asking", tls=False)
+        assert (sent.status, sent.headers["location"].lower()) == (302, f"https://{asked.lower()}/in?rd=x")
+        assert await status("/asking", headers={"authorization": "good"}) == 200
+        assert [await status("/rate") for _ in range(4)] == [200, 200, 503, 503]
+        assert await post(gateway, asked, b"x" * 10, path="/body") == 200
+        assert await post(gateway, asked, b"x" * 11, path="/body") == 413
+        assert (await gateway.get(asked, "/cookie", tls=False)).headers["set-cookie"].startswith("route=")
+        replaced = await gateway.get(asked, "/errors", tls=False)
+        seen = json.loads(replaced.body)
+        assert (replaced.status, seen["headers"]["x-code"]) == (200, "404")
+        assert not [name for name in seen["headers"] if name.startswith("x-isthmus")]
+        origin = {"origin": "https://else.example"}
+        assert (await gateway.get(asked, "/cors", tls=False, headers=origin)).headers["access-control-allow-origin"]
+        assert refused_nothing(gateway)
+        assert not any((await gateway.envoy.stats("update_rejected")).values())
+
+
+@pytest.mark.parametrize("asked", ["a.foo.example", "A.Foo.Example"])
+async def test_a_protected_backend_behind_all_hosts_is_open_to_nobody_else(
+    gateway: IngressGateway, asked: str
+) -> None:
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    everything = m.ingress(
+        "shop/all", rules=[], spec={"defaultBackend": backend}, annotations={"denylist-source-range": "127.0.0.0/8"}
+    )
+    gateway.apply(everything, annotated("b.example"))
+    await answers(gateway, 200, "b.example")
+    await answers(gateway, 403, asked, "/any")
+    assert await gateway.status("B.example", tls=False) == 200
+
+
+async def test_a_canary_and_a_redirect_lead_round_no_protection(gateway: IngressGateway) -> None:
+    terms = {"isthmus.io/canary": "true", "isthmus.io/canary-by-header": "try", "isthmus.io/canary-by-cookie": "try"}
+    canary = m.ingress("shop/canary", "a.example", "web", annotations=terms)
+    secured = gateway.secured("tls.example", annotations={"denylist-source-range": "127.0.0.0/8", "app-root": "/in"})
+    gateway.apply(
+        m.secret("shop/people", auth=f"ann:{sha('secret')}".encode()),
+        annotated("a.example", auth__type="basic", auth__secret="people", app__root="/in"),
+        canary,
+        annotated("sent.example", denylist__source__range="127.0.0.0/8", permanent__redirect="https://else.example"),
+        *secured,
+    )
+    await answers(gateway, 401, "a.example", "/in")
+    for chosen in ({"try": "always"}, {"try": "never"}, {"cookie": "try=always"}, {}):
+        assert await gateway.status("a.example", "/in", tls=False, headers=chosen) == 401
+        let_in = {**chosen, **basic("ann", "secret")}
+        assert await gateway.status("a.example", "/in", tls=False, headers=let_in) == 200
+    await answers(gateway, 403, "sent.example")
+    await gateway.answers(403, "tls.example", "/in")
+    assert await gateway.status("tls.example", "/in", tls=False) == 308
     assert refused_nothing(gateway)
 
 

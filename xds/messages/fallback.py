@@ -29,6 +29,8 @@ AGAIN_HOST: Final = "again/"
 """The host of that scope; none that a client can name."""
 AGAIN_HEADERS: Final = ("x-isthmus-again-class", "x-isthmus-again-host")
 """The headers in which the listener AGAIN is told the key of the scope."""
+AGAIN_CLIENT: Final = "x-isthmus-again-client"
+"""The header in which it is told the client's address. X-Forwarded-For names another for one of the gateway's host."""
 
 _STEPS: Final = {
     "capitals": 'host:find("%u") and host:lower()',

@@ -19,15 +19,16 @@ _core = protos.envoy.config.core.v3
 
 class HeaderChanges(Struct, frozen=True, gc=False):
     """What is done to headers, in this order. Names and values are `removed`, `added` to those there are, and `put` in
-    the place of those there are.
+    the place of those there are; so are those in `formatted`, in whose values Envoy's commands (`%...%`) count.
     """
 
     removed: tuple[str, ...] = ()
     added: tuple[tuple[str, str], ...] = ()
     put: tuple[tuple[str, str], ...] = ()
+    formatted: tuple[tuple[str, str], ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.removed or self.added or self.put)
+        return bool(self.removed or self.added or self.put or self.formatted)
 
 
 UNCHANGED: Final = HeaderChanges()
@@ -44,3 +45,6 @@ def write_headers(
         for name, value in pairs:
             added = place.add(append_action=action)
             added.header.key, added.header.value = name, value.replace("%", "%%")
+    for name, value in changes.formatted:
+        added = place.add(append_action=_core.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD)
+        added.header.key, added.header.value = name, value

@@ -20,7 +20,7 @@ from msgspec import Struct
 from xds import protos
 from xds.messages.client_certificates import CLIENT_HEADERS, allowed_names, told_headers
 from xds.messages.extension import Extension, extension, write_ads, write_extension
-from xds.messages.fallback import AGAIN, AGAIN_HEADERS, fallback
+from xds.messages.fallback import AGAIN, AGAIN_CLIENT, AGAIN_HEADERS, fallback
 from xds.messages.filters import STARTED, AccessLog, http_router, write_access_log
 from xds.messages.http_filters import ON_DEMAND, Filters, http_filters
 
@@ -183,6 +183,16 @@ def manager_again(access_logs: tuple[AccessLog, ...] = ()) -> Extension:
     """
     config = _hcm.FromString(scoped_manager(AGAIN, AGAIN, secure=False, access_logs=access_logs).data)
     config.use_remote_address.value = False
+    told_client = _ext.http.original_ip_detection.custom_header.v3.CustomHeaderConfig(header_name=AGAIN_CLIENT)
+    told_client.allow_extension_to_set_address_as_trusted = True
+    write_extension(
+        config.original_ip_detection_extensions.add(),
+        extension("envoy.http.original_ip_detection.custom_header", told_client),
+    )
+    filters = [*config.http_filters]
+    del config.http_filters[:]
+    write_extension(config.http_filters.add(), _without_client())
+    config.http_filters.extend(filters)
     config.forward_client_cert_details = _hcm.ALWAYS_FORWARD_ONLY
     del config.early_header_mutation_extensions[:]
     mutation = _ext.http.early_header_mutation.header_mutation.v3.HeaderMutation()
@@ -197,6 +207,13 @@ def manager_again(access_logs: tuple[AccessLog, ...] = ()) -> Extension:
         extension("envoy.http.early_header_mutation.header_mutation", mutation),
     )
     return extension("envoy.filters.network.http_connection_manager", config)
+
+
+def _without_client() -> Extension:
+    """Takes the header with the client's address away, of which nobody behind is to know."""
+    config = _ext.filters.http.header_mutation.v3.HeaderMutation()
+    config.mutations.request_mutations.add(remove=AGAIN_CLIENT)
+    return extension("without_client", config)
 
 
 def _scope_headers(scope_class: str) -> Extension:

@@ -73,6 +73,7 @@ ROOTS = (
     "envoy/extensions/filters/http/stateful_session/v3/stateful_session.proto",
     "envoy/extensions/http/custom_response/redirect_policy/v3/redirect_policy.proto",
     "envoy/extensions/http/early_header_mutation/header_mutation/v3/header_mutation.proto",
+    "envoy/extensions/http/original_ip_detection/custom_header/v3/custom_header.proto",
     "envoy/extensions/http/stateful_session/cookie/v3/cookie.proto",
     "envoy/extensions/request_id/uuid/v3/uuid.proto",
     "envoy/extensions/retry/host/previous_hosts/v3/previous_hosts.proto",

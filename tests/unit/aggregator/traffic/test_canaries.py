@@ -54,6 +54,27 @@ def test_a_canary_takes_part_in_the_rule_with_its_path_and_no_other() -> None:
     assert told(world) == []
 
 
+def test_a_canary_takes_no_part_where_it_would_be_open_to_whom_it_keeps_out() -> None:
+    inside = {"whitelist-source-range": "10.0.0.0/8"}
+    world = world_of(main(), canary(annotations=inside))
+    assert taking(world) == ""
+    assert told(world) == [("ProtectionInvalid", "a/canary", FIELD)]
+    others = {"denylist-source-range": "10.0.0.0/8"}
+    for asked, backend in ((inside, "ing|a|next|80"), (others, "")):
+        world.apply("alpha", main(annotations=asked))
+        world.step()
+        assert taking(world) == backend
+
+
+def test_a_canary_without_a_protection_of_its_own_has_that_of_the_rule() -> None:
+    assert taking(world_of(main(annotations={"denylist-source-range": "10.0.0.0/8"}), canary())) == "ing|a|next|80"
+
+
+def test_a_canary_whose_protection_means_nothing_takes_no_part() -> None:
+    wrong = {"whitelist-source-range": "x"}
+    assert taking(world_of(main(annotations=wrong), canary(annotations=wrong))) == ""
+
+
 def test_a_canary_has_no_rule_of_its_own_whatever_its_age() -> None:
     world = world_of(main(created=NEW), canary(created=OLD))
     assert rules(world)["/"].backend == "ing|a|web|80"

@@ -170,6 +170,31 @@ def test_what_is_passed_through_shares_a_chain_by_its_backend() -> None:
     assert scopes(world)[COMMON, "one.example"] == ["to-https", "misdirected"]
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"whitelist_source_range": "10.0.0.0/8"},
+        {"auth_type": "basic", "auth_secret": "people"},
+        {"auth_url": "http://web.a.svc/"},
+        {"auth_url": "http://169.254.169.254/"},
+        {"auth_type": "digest"},
+    ],
+)
+def test_who_asks_for_a_protection_is_not_passed_through(asked: dict[str, str]) -> None:
+    world = world_of(ingress("a/one", "one.example", ssl_passthrough="true", **asked))
+    assert names(world) == {REFUSED: ("one.example",)}
+    assert set(codes(world)) >= {("ProtectionInvalid", "a/one")}
+
+
+def test_a_backend_that_another_ingress_protects_is_not_what_ends_tls() -> None:
+    passed = m.ingress("a/one", "one.example", "other", path="/x", created=OLD)
+    passed["metadata"]["annotations"] = {"isthmus.io/ssl-passthrough": "true"}
+    kept = ingress("a/two", "one.example", created=NEW, denylist_source_range="10.0.0.0/8")
+    world = world_of(passed, kept)
+    (chain,) = chains(world).chains
+    assert chain.backend == "ing|a|other|80"
+
+
 def test_without_a_backend_nothing_is_passed_through() -> None:
     bare = {**ingress("a/one", "one.example", ssl_passthrough="true")}
     bare["spec"] = {**bare["spec"], "rules": [{"host": "one.example"}]}

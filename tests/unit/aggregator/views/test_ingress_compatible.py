@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from aggregator.pipeline import RESOURCES
 from aggregator.traffic.hosts import Host
 from aggregator.traffic.rules import Rule
 from aggregator.views import ingress_gateway
-from aggregator.views.ingress_compatible import ROLE, view_of, virtual_host
+from aggregator.views.ingress_compatible import ROLE, ROUTES, routes_view, view_of, virtual_host
 from aggregator.views.ingress_routes import routes
 from aggregator.views.view import View
 from tests.kit import certificates as c
@@ -19,9 +20,23 @@ from tests.kit import manifests as m
 from tests.kit.world import World
 from xds import protos
 from xds.messages.assignment import ASSIGNMENT_TYPE
+from xds.messages.backend_tls import secret_name
 from xds.messages.cluster import CLUSTER_TYPE
 from xds.messages.fallback import AGAIN
 from xds.messages.hbone import Profile
+from xds.messages.http_filters import (
+    AROUND_EXT_AUTHZ,
+    BASIC_AUTH,
+    BODY_SIZE,
+    CORS,
+    CUSTOM_RESPONSE,
+    EXT_AUTHZ,
+    ON_DEMAND,
+    PROTECTING,
+    RATE_LIMIT,
+    RBAC,
+    STATEFUL_SESSION,
+)
 from xds.messages.listener import LISTENER_TYPE
 from xds.messages.route_table import ROUTE_TYPE
 from xds.messages.scope import SCOPED_ROUTE_TYPE
@@ -194,6 +209,83 @@ def test_a_wildcard_host_is_for_one_label_only() -> None:
     assert route.match.prefix == "/"
     (header,) = route.match.headers
     assert (header.name, header.string_match.safe_regex.regex) == (":authority", r"(?i)[^.]+\.a[.]example")
+
+
+def route_of(lacking: Iterable[str] = (), *, proven: bool = True, **annotations: str) -> Json:
+    """The route of an Ingress with annotations, as gateways are told it that lack filters."""
+    world, asked = World("quay"), routes_view(lacking, proven=proven)
+    world.ask(asked)
+    given = {key.replace("_", "-"): value for key, value in annotations.items()}
+    world.apply("quay", m.namespace("shop"), m.ingress("shop/a", "a.example", "web", annotations=given))
+    world.apply("quay", m.secret("shop/people", auth=b"ann:{SHA}" + b"A" * 27 + b"="))
+    world.step()
+    (host,) = world.told(asked)["default"]["virtual_hosts"]
+    found: Json = host["routes"][-1]
+    return found
+
+
+PROTECTIONS: dict[str, dict[str, str]] = {
+    RBAC: {"whitelist_source_range": "10.0.0.0/8"},
+    RATE_LIMIT: {"limit_rps": "1"},
+    BASIC_AUTH: {"auth_type": "basic", "auth_secret": "people"},
+    EXT_AUTHZ: {"auth_url": "http://web.shop.svc/"},
+    AROUND_EXT_AUTHZ: {"auth_url": "http://web.shop.svc/", "auth_response_headers": "x-user"},
+    BODY_SIZE: {"proxy_body_size": "1m"},
+}
+
+
+def test_every_filter_that_protects_is_looked_at_here() -> None:
+    assert PROTECTIONS.keys() == PROTECTING
+
+
+@pytest.mark.parametrize("lacking", PROTECTIONS)
+def test_a_path_is_closed_to_a_gateway_without_the_filter_that_protects_it(lacking: str) -> None:
+    asked = PROTECTIONS[lacking]
+    assert lacking in route_of(**asked)["typed_per_filter_config"]
+    closed = route_of((lacking,), **asked)
+    assert closed["direct_response"] == {"status": 503}
+    assert "typed_per_filter_config" not in closed
+    assert "route" in route_of(PROTECTIONS.keys() - {lacking, EXT_AUTHZ, AROUND_EXT_AUTHZ}, **asked)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "asked"),
+    [
+        (CORS, {"enable_cors": "true"}),
+        (STATEFUL_SESSION, {"affinity": "cookie"}),
+        (CUSTOM_RESPONSE, {"custom_http_errors": "404", "default_backend": "web"}),
+    ],
+)
+def test_what_protects_nobody_is_left_out_for_a_gateway_that_does_not_have_it(
+    lacking: str, asked: dict[str, str]
+) -> None:
+    assert lacking in route_of(**asked)["typed_per_filter_config"]
+    told = route_of((lacking,), **asked)
+    assert "route" in told
+    assert "typed_per_filter_config" not in told
+
+
+def test_users_are_not_told_to_a_gateway_that_has_proven_nothing() -> None:
+    asked = PROTECTIONS[BASIC_AUTH]
+    assert "AAAA" in str(route_of(**asked))
+    assert route_of(proven=False, **asked)["direct_response"] == {"status": 503}
+
+
+def test_gateways_have_one_table_whatever_they_lack_of_what_is_not_installed_anyhow() -> None:
+    assert routes_view((ON_DEMAND,)) == routes_view() == ROUTES
+
+
+def test_what_is_shown_to_backends_is_told_in_this_mode_too() -> None:
+    pair = c.host_pair("gateway.example")
+    asked = {"backend-protocol": "HTTPS", "proxy-ssl-secret": "own"}
+    world = world_of(
+        m.ingress("shop/a", "a.example", "orders", annotations=asked),
+        m.service("shop/orders"),
+        m.secret("shop/own", tls_crt=pair[0], tls_key=pair[1]),
+    )
+    name = secret_name("pair", "shop", "own")
+    assert name in str(world.told(view(CLUSTER_TYPE)))
+    assert world.told(view(SECRET_TYPE))[name]["tls_certificate"]
 
 
 # What a change costs.

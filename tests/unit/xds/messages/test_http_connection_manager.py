@@ -109,6 +109,15 @@ def test_the_second_passage_finds_scopes_by_what_it_is_told_and_trusts_what_the_
     assert not set(FALLBACK_FILTERS) & {one.name for one in config.http_filters}
 
 
+def test_the_second_passage_has_the_same_filters_in_the_same_order() -> None:
+    again, first = (
+        [(one.name, one.disabled, one.typed_config) for one in Manager.FromString(data).http_filters]
+        for data in (manager_again().data, scoped_manager("http", "default", secure=False, wildcards=True).data)
+    )
+    assert again[0][0] == "without_client"
+    assert again[1:] == first[len(FALLBACK_FILTERS) :]
+
+
 def test_websockets_are_let_through() -> None:
     assert [one.upgrade_type for one in manager().upgrade_configs] == ["websocket"]
 
