@@ -81,9 +81,12 @@ class Sources(msgspec.Struct, frozen=True):
     assignments: Collection[str, Resource]
 
 
-def scope_keys(host: str, _domain: Host | None) -> tuple[ResourceKey, ...]:
+def scope_keys(host: str, domain: Host | None) -> tuple[ResourceKey, ...]:
     """Where the resources Table holds the routes that gateways are told of a host, if any gateway asks for routes."""
-    return ((SCOPES.name, scope_name(host)),)
+    scope_class = class_name(domain.speaks.settings) if domain is not None else COMMON
+    if scope_class == COMMON:
+        return ((SCOPES.name, scope_name(host)),)
+    return (SCOPES.name, scope_name(host)), (SCOPES.name, scope_name(host, scope_class))
 
 
 def view_of(type_url: str, claimed: Callable[[str], str]) -> View | None:
