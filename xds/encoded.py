@@ -182,7 +182,10 @@ def merge(parts: Iterable[Encoded]) -> Encoded:
     copy of all. As with `concatenate`, the digest reads no bytes but digests.
     """
     parts = tuple(parts)
-    digest = xxh3_128_digest(b"".join([part.digest for part in parts]))
+    digested = b"".join([part.digest for part in parts])
+    WORK.composed += 1
+    WORK.hashed += len(digested)
+    digest = xxh3_128_digest(digested)
     return Encoded(b"".join([part.data for part in parts]), digest)
 
 

@@ -23,7 +23,7 @@ from aggregator.traffic.backend_keys import MIRRORED
 from aggregator.traffic.backends import Backend
 from aggregator.traffic.hosts import Host, Hosts
 from aggregator.traffic.ingress_references import AUTHORIZERS
-from aggregator.traffic.tls_classes import TlsClasses
+from aggregator.traffic.tls_classes import COMMON, TlsClasses, class_name
 from aggregator.views import ingress_backend_secrets
 from aggregator.views.ingress_backend_secrets import BackendSecrets
 from aggregator.views.ingress_clusters import CLUSTER_AGAIN, cluster
@@ -86,12 +86,13 @@ class Sources(msgspec.Struct, frozen=True):
     for_backends: BackendSecrets
 
 
-def scope_keys(host: str, _domain: Host | None) -> tuple[ResourceKey, ...]:
+def scope_keys(host: str, domain: Host | None) -> tuple[ResourceKey, ...]:
     """Where the resources Table holds the routes that gateways are told of a host, in each of the views that some
     gateway asks for.
     """
-    name = scope_name(host)
-    return tuple((view.name, name) for view in SCOPE_VIEWS)
+    scope_class = class_name(domain.speaks.settings) if domain is not None else COMMON
+    names = dict.fromkeys((scope_name(host), scope_name(host, scope_class)))
+    return tuple((view.name, name) for view in SCOPE_VIEWS for name in names)
 
 
 def view_of(type_url: str, claimed: Callable[[str], str], *, proven: bool = True) -> View | None:

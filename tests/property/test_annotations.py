@@ -25,6 +25,7 @@ VIEWS: list[View] = [
     for type_url in (SCOPED_ROUTE_TYPE, CLUSTER_TYPE, ASSIGNMENT_TYPE)
     if (view := view_of(type_url, lambda _: ""))
 ]
+PEOPLE = m.secret("shop/people", auth=b"ann:{SHA}" + b"A" * 27 + b"=")
 HOSTS = ("a.example", "www.a.example", "c.example", "*.example", "")
 PATHS = ("/", "/x", "/X/y", "/re(/|$)(.*)", "/[x-z]+/(.*)")
 
@@ -46,7 +47,7 @@ def ingresses(draw: st.DrawFn) -> Manifest:
 def world(*manifests: Manifest) -> World:
     one = World()
     one.ask(*VIEWS)
-    one.apply("alpha", m.namespace("shop"), m.service("shop/one"), m.service("shop/two"), *manifests)
+    one.apply("alpha", m.namespace("shop"), m.service("shop/one"), m.service("shop/two"), PEOPLE, *manifests)
     assert not one.step().failures
     return one
 

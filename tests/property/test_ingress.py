@@ -237,8 +237,8 @@ def test_what_gateways_are_told_holds_together(events: list[Any]) -> None:
     roots = {name for name in secrets if name.startswith("roots/")}
     assert set(secrets) - roots <= redirected
     https = listeners["https"]
-    chains = {chain["name"]: chain for chain in https["filter_chains"]}
-    assert len(chains) == len(https["filter_chains"])
+    of_class = {chain["name"]: chain for chain in https["filter_chains"]}
+    assert len(of_class) == len(https["filter_chains"])
     by_name = https["filter_chain_matcher"]["on_no_match"]["matcher"]["matcher_tree"]["custom_match"]["typed_config"]
     sent = {
         host: match["on_match"]["action"]["typed_config"]["value"]
@@ -246,7 +246,7 @@ def test_what_gateways_are_told_holds_together(events: list[Any]) -> None:
         for host in match["domains"]
     }
     assert len(sent) == sum(len(match["domains"]) for match in by_name["domain_matchers"])
-    assert set(sent.values()) <= {*chains, "refused"}
+    assert set(sent.values()) <= {*of_class, "refused"}
     text = str(https)
     assert {name for name in clusters if f"'cluster': '{name}'" in text} <= backends
     assert {name.strip("'") for name in re.findall(r"'roots/[^']*'", text)} <= roots

@@ -47,13 +47,17 @@ class SotwExchange(Exchange[SotwRequest]):
         """Removals that wait under a wildcard, with the tick in which each was noticed."""
         self._doubtful: set[str] = set()
         """Names given up or asked for while a response was under way: that one proves nothing about them."""
+        self._widened = False
+        """Whether a wildcard was asked for while a response was under way that was none: the client may take that for
+        everything there is."""
         self._uncertain: set[str] = set()
         """Names in rejected responses, applied or not: the client is to be told what it should hold of them."""
 
     def ask(self, request: SotwRequest) -> None:
         """See Exchange."""
-        first = not self.interest.begun
+        first, wildcard = not self.interest.begun, self.interest.wildcard
         asked = self.interest.replace(request.names)
+        self._widened = self.waiting and (self._widened or (self.interest.wildcard and not wildcard))
         if first and self.served:
             self._claim = request.version_info
         anew = self._clean and not request.response_nonce and not request.version_info
@@ -107,7 +111,7 @@ class SotwExchange(Exchange[SotwRequest]):
         found = set()
         for name, resource in present.items():
             place = bisect_left(held, name, key=_by_name)
-            if place < len(held) and held[place] == resource:
+            if place < len(held) and held[place] == resource and name not in self._uncertain:
                 found.add(name)
         return found
 
@@ -132,7 +136,7 @@ class SotwExchange(Exchange[SotwRequest]):
                     self.bisection.drop(name)
 
     def _compose(self, tick: int, released: int) -> Response | None:
-        self._stale = False
+        self._stale = self._widened = False
         held = {resource.name: resource for resource in self._held}
         wanted = dict(self._content(held))
         if self.quarantine.occupied or self.bisection.suspects:
@@ -208,6 +212,8 @@ class SotwExchange(Exchange[SotwRequest]):
             self._amends_due = self._amends_due or bool(self._uncertain)
             self._stale = True
             self._doubtful.clear()
+            if self._widened:
+                self._held = ()
         else:
             self._keep(response.held)
 
@@ -216,7 +222,7 @@ class SotwExchange(Exchange[SotwRequest]):
             covers, doubtful = self.interest.covers, self._doubtful
             held = tuple(resource for resource in held if covers(resource.name) and resource.name not in doubtful)
         self._doubtful.clear()
-        self._held = held
+        self._held = () if self._widened else held
 
 
 def _version(held: Iterable[Resource]) -> str:

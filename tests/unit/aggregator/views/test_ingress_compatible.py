@@ -211,12 +211,11 @@ def test_a_wildcard_host_is_for_one_label_only() -> None:
     assert (header.name, header.string_match.safe_regex.regex) == (":authority", r"(?i)[^.]+\.a[.]example")
 
 
-def route_of(lacking: Iterable[str] = (), *, proven: bool = True, **annotations: str) -> Json:
+def route_of(annotations: dict[str, str], lacking: Iterable[str] = (), *, proven: bool = True) -> Json:
     """The route of an Ingress with annotations, as gateways are told it that lack filters."""
     world, asked = World("quay"), routes_view(lacking, proven=proven)
     world.ask(asked)
-    given = {key.replace("_", "-"): value for key, value in annotations.items()}
-    world.apply("quay", m.namespace("shop"), m.ingress("shop/a", "a.example", "web", annotations=given))
+    world.apply("quay", m.namespace("shop"), m.ingress("shop/a", "a.example", "web", annotations=annotations))
     world.apply("quay", m.secret("shop/people", auth=b"ann:{SHA}" + b"A" * 27 + b"="))
     world.step()
     (host,) = world.told(asked)["default"]["virtual_hosts"]
@@ -225,12 +224,12 @@ def route_of(lacking: Iterable[str] = (), *, proven: bool = True, **annotations:
 
 
 PROTECTIONS: dict[str, dict[str, str]] = {
-    RBAC: {"whitelist_source_range": "10.0.0.0/8"},
-    RATE_LIMIT: {"limit_rps": "1"},
-    BASIC_AUTH: {"auth_type": "basic", "auth_secret": "people"},
-    EXT_AUTHZ: {"auth_url": "http://web.shop.svc/"},
-    AROUND_EXT_AUTHZ: {"auth_url": "http://web.shop.svc/", "auth_response_headers": "x-user"},
-    BODY_SIZE: {"proxy_body_size": "1m"},
+    RBAC: {"whitelist-source-range": "10.0.0.0/8"},
+    RATE_LIMIT: {"limit-rps": "1"},
+    BASIC_AUTH: {"auth-type": "basic", "auth-secret": "people"},
+    EXT_AUTHZ: {"auth-url": "http://web.shop.svc/"},
+    AROUND_EXT_AUTHZ: {"auth-url": "http://web.shop.svc/", "auth-response-headers": "x-user"},
+    BODY_SIZE: {"proxy-body-size": "1m"},
 }
 
 
@@ -241,34 +240,34 @@ def test_every_filter_that_protects_is_looked_at_here() -> None:
 @pytest.mark.parametrize("lacking", PROTECTIONS)
 def test_a_path_is_closed_to_a_gateway_without_the_filter_that_protects_it(lacking: str) -> None:
     asked = PROTECTIONS[lacking]
-    assert lacking in route_of(**asked)["typed_per_filter_config"]
-    closed = route_of((lacking,), **asked)
+    assert lacking in route_of(asked)["typed_per_filter_config"]
+    closed = route_of(asked, (lacking,))
     assert closed["direct_response"] == {"status": 503}
     assert "typed_per_filter_config" not in closed
-    assert "route" in route_of(PROTECTIONS.keys() - {lacking, EXT_AUTHZ, AROUND_EXT_AUTHZ}, **asked)
+    assert "route" in route_of(asked, PROTECTIONS.keys() - {lacking, EXT_AUTHZ, AROUND_EXT_AUTHZ})
 
 
 @pytest.mark.parametrize(
     ("lacking", "asked"),
     [
-        (CORS, {"enable_cors": "true"}),
+        (CORS, {"enable-cors": "true"}),
         (STATEFUL_SESSION, {"affinity": "cookie"}),
-        (CUSTOM_RESPONSE, {"custom_http_errors": "404", "default_backend": "web"}),
+        (CUSTOM_RESPONSE, {"custom-http-errors": "404", "default-backend": "web"}),
     ],
 )
 def test_what_protects_nobody_is_left_out_for_a_gateway_that_does_not_have_it(
     lacking: str, asked: dict[str, str]
 ) -> None:
-    assert lacking in route_of(**asked)["typed_per_filter_config"]
-    told = route_of((lacking,), **asked)
+    assert lacking in route_of(asked)["typed_per_filter_config"]
+    told = route_of(asked, (lacking,))
     assert "route" in told
     assert "typed_per_filter_config" not in told
 
 
 def test_users_are_not_told_to_a_gateway_that_has_proven_nothing() -> None:
     asked = PROTECTIONS[BASIC_AUTH]
-    assert "AAAA" in str(route_of(**asked))
-    assert route_of(proven=False, **asked)["direct_response"] == {"status": 503}
+    assert "AAAA" in str(route_of(asked))
+    assert route_of(asked, proven=False)["direct_response"] == {"status": 503}
 
 
 def test_gateways_have_one_table_whatever_they_lack_of_what_is_not_installed_anyhow() -> None:
