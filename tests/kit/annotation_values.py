@@ -59,9 +59,6 @@ SOUND: Final[Mapping[str, tuple[str, ...]]] = {
     "cors-max-age": ("60",),
     "whitelist-source-range": ("10.0.0.0/8, 2001:db8::/32", "::1"),
     "denylist-source-range": ("10.1.0.0/16",),
-    "auth-type": ("basic", "digest"),
-    "auth-secret": ("people", "other/people"),
-    "auth-url": ("http://two.shop.svc:81/x?a=%20", "https://two/", "http://169.254.169.254/"),
     "auth-signin": ("https://$host/in?rd=$escaped_request_uri", "https://in.example/"),
     "auth-response-headers": ("X-User, X-Groups",),
     "limit-rps": ("5",),
@@ -71,13 +68,20 @@ SOUND: Final[Mapping[str, tuple[str, ...]]] = {
     "session-cookie-name": ("route",),
     "session-cookie-samesite": ("Lax",),
     "upstream-hash-by": ("$request_uri", "${http_x}$arg_q$remote_addr"),
+}
+"""Values that mean something, by the name of the annotation."""
+
+TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
+    "auth-type": ("basic", "basic", "digest"),
+    "auth-secret": ("people", "people", "other/people"),
+    "auth-url": ("http://two.shop.svc:81/x?a=%20", "https://two/", "http://169.254.169.254/"),
     "custom-http-errors": ("404,503",),
     "default-backend": ("two",),
     "proxy-ssl-secret": ("own",),
     "proxy-ssl-verify": ("on",),
     "ssl-passthrough": ("true",),
 }
-"""Values that mean something, by the name of the annotation."""
+"""Values that mean something only together with others, or not with others."""
 
 HOSTILE: Final = st.one_of(
     st.text(max_size=60),
@@ -130,6 +134,9 @@ def annotated(draw: st.DrawFn, hostile: bool = True) -> dict[str, Any]:
         prefix = draw(st.sampled_from(ANNOTATION_PREFIXES))
         if hostile and draw(st.integers(0, 2)) == 0:
             found[prefix + draw(NAMES)] = draw(HOSTILE)
+        elif hostile and draw(st.integers(0, 2)) == 0:
+            name = draw(st.sampled_from(sorted(TOGETHER)))
+            found[prefix + name] = draw(st.sampled_from(TOGETHER[name]))
         else:
             name = draw(st.sampled_from(sorted(SOUND)))
             found[prefix + name] = draw(st.sampled_from(SOUND[name]))
