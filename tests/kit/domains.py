@@ -27,7 +27,7 @@ from watchers.facts.cluster import Cluster
 from watchers.sink import Cause, Facts
 from xds.client import DeltaStream, Response, StreamEnded
 from xds.messages.scope import SCOPED_ROUTE_TYPE
-from xds.session.requests import ON_DEMAND_SECRETS
+from xds.session.requests import FOR_ON_DEMAND
 
 HOME: Final = "west"
 _TOKEN: Final = "gateway-token"
@@ -121,7 +121,8 @@ class Domains:
     async def gateway(self, *, answering: bool = True, refused: tuple[str, ...] = ()) -> AsyncIterator[RouteGateway]:
         """One more gateway."""
         async with self.plane.client(_TOKEN, "router~10.9.9.9~ingress-1.istio-system~istio-system.svc") as client:
-            client.node.extensions.add(name=ON_DEMAND_SECRETS)
+            for extension in sorted(FOR_ON_DEMAND):
+                client.node.extensions.add(name=extension)
             async with client.delta() as stream:
                 gateway = RouteGateway(stream)
                 gateway.answering = answering
