@@ -1,9 +1,9 @@
 """How an ingress gateway is told what it serves: on demand, or in compatibility mode.
 
 On demand each host is a resource of its own, and one more costs the same beside ten thousand. A proxy that cannot take
-that (it speaks the state-of-the-world variant, or is built without certificates on demand or one of the filters) is
-told listeners and routes of all hosts at once. An operator may ask for either, by a label of the gateway's pod or in its
-bootstrap; what a proxy cannot do is not done whoever asks for it.
+that is told listeners and routes of all hosts at once: one that speaks the state-of-the-world variant, or is built
+without certificates on demand or without one of the filters. An operator may ask for either, by a label of the
+gateway's pod or in its bootstrap; what a proxy cannot do is not done whoever asks for it.
 """
 
 from __future__ import annotations
