@@ -19,7 +19,7 @@ BEHIND = ("*.example", "*.a.example", NO_NAME)
 ODD = ["A.example", "a.example.", "*.example", "_a.example", "", ".", "é.example", "a" * 254, "roots/a/b", "a\0.b"]
 NAMES = (
     st.sampled_from((*HOSTS, "c.example", "c.a.example", "c", NO_NAME, "kubernetes://a/b", *ODD))
-    | st.text(max_size=300)
+    | st.text(max_size=300).filter(lambda name: name != "*")  # with that a gateway would ask for everything
     | st.from_regex(r"[a-z0-9-]{1,4}\.(a\.)?example", fullmatch=True)
 )
 TEXTS = st.sampled_from(("one", "two", "bad", None))
