@@ -16,7 +16,6 @@ import msgspec
 import typer
 
 from aggregator.cli.asking import (
-    MISSING,
     Admin,
     Context,
     Kubeconfig,
@@ -34,7 +33,8 @@ from aggregator.cli.asking import (
     told,
 )
 from aggregator.cli.exits import FINDINGS, UNREACHABLE, USAGE
-from aggregator.cli.output import Format, colours_wanted, note, printable, table
+from aggregator.cli.output import Format, colours_wanted
+from aggregator.cli.telling import about_one, decoded, need_attention, shown
 from aggregator.cli.usage import AskingGroup
 
 if TYPE_CHECKING:
@@ -111,19 +111,11 @@ def get_cluster(
     """Show all there is to say of one cluster: where reading it stops, its kinds, its credentials, each replica."""
     here = Options(output, no_headers, no_colour, timeout, admin, token_file, kubeconfig, kube_context, namespace)
     options = here.over(context.obj)
-    answers = asked(replicas_of(options), f"/clusters/{quote(name, safe='')}")
-    unreachable = told(answers)
-    missing = [answer for answer in answers if answer.status == MISSING]
-    seen = [one for answer in answers if answer.status == 200 for one in _decoded(answer)]
-    for answer in missing:
-        note(f"{answer.where}: {_why_missing(answer, name)}")
-    if not seen:
-        raise typer.Exit(USAGE if missing else UNREACHABLE)
-    sys.stdout.writelines(_shown_one(seen, options))
-    if missing:
-        # Replicas that disagree are something to look at, too.
-        raise typer.Exit(FINDINGS)
-    _end(seen, unreachable)
+    path = f"/clusters/{quote(name, safe='')}"
+    found = about_one(options, path, _decoded, lambda answer: _why_missing(answer, name))
+    sys.stdout.writelines(_shown_one(found.seen, options))
+    found.agreed()
+    _end(found.seen, found.unreachable)
 
 
 def _listed(replicas: Replicas) -> tuple[list[Cluster], bool]:
@@ -139,10 +131,7 @@ def _listed(replicas: Replicas) -> tuple[list[Cluster], bool]:
 def _decoded(answer: Answer) -> Sequence[Cluster]:
     from aggregator.operate.cluster_list import Cluster, ClusterList
 
-    try:
-        found = msgspec.json.decode(answer.body, type=ClusterList | Cluster)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        fail(UNREACHABLE, f"{answer.where} is no admin port of a control plane of this version; --admin names another")
+    found = decoded(answer, ClusterList | Cluster)
     return found.items if isinstance(found, ClusterList) else (found,)
 
 
@@ -162,19 +151,17 @@ def _why_missing(answer: Answer, name: str) -> str:
 
 def _shown(clusters: Sequence[Cluster], options: Options, *, headers: bool) -> Iterator[str]:
     """The output for several clusters, in lines."""
-    from aggregator.cli.cluster_tables import COLOURS, STATE_COLUMN, rows
+    from aggregator.cli import cluster_tables
     from aggregator.operate.cluster_list import ClusterList
 
-    match options.format:
-        case Format.JSON | Format.YAML:
-            yield document(ClusterList(items=tuple(clusters)), options.format)
-        case Format.NAME:
-            yield from (f"{name}\n" for name in dict.fromkeys(printable(one.cluster) for one in clusters))
-        case Format.TABLE | Format.WIDE:
-            several = len({one.replica for one in clusters}) > 1
-            made = rows(clusters, wide=options.format is Format.WIDE, replicas=several, headers=headers)
-            colours = COLOURS if colours_wanted(forbidden=options.no_colour) else None
-            yield from (f"{line}\n" for line in table(made, STATE_COLUMN, colours))
+    return shown(
+        clusters,
+        options,
+        headers=headers,
+        name=lambda one: one.cluster,
+        listed=lambda: ClusterList(items=tuple(clusters)),
+        tables=cluster_tables,
+    )
 
 
 def _shown_one(seen: Sequence[Cluster], options: Options) -> Iterator[str]:
@@ -230,11 +217,7 @@ def _end(clusters: Sequence[Cluster], unreachable: bool) -> NoReturn:
 
     names = {one.cluster for one in clusters}
     attention = {one.cluster for one in clusters if needs_attention(one)}
-    if attention:
-        verb = "needs" if len(attention) == 1 else "need"
-        who = f"{len(attention)} of {len(names)} clusters" if len(names) > 1 else f"cluster {min(names)}"
-        note(f"{who} {verb} attention (exit {FINDINGS})")
-        raise typer.Exit(FINDINGS)
-    raise typer.Exit(UNREACHABLE if unreachable else 0)
+    need_attention(attention, len(names), "cluster")
+    raise typer.Exit(FINDINGS if attention else UNREACHABLE if unreachable else 0)
 
 

@@ -33,7 +33,8 @@ from aggregator.cli.asking import (
     told,
 )
 from aggregator.cli.exits import FINDINGS, UNREACHABLE, USAGE
-from aggregator.cli.output import Format, colours_wanted, note, printable, table
+from aggregator.cli.output import Format, note
+from aggregator.cli.telling import about_one, decoded, need_attention, shown
 from aggregator.cli.usage import AskingGroup
 from aggregator.operate.domain_list import STATES
 
@@ -140,19 +141,11 @@ def get_domain(
     """Show all there is to say of one domain: its paths, each gateway, each finding and its cure."""
     here = Options(output, no_headers, no_colour, timeout, admin, token_file, kubeconfig, kube_context, namespace)
     options = here.over(context.obj[0])
-    answers = asked(replicas_of(options), f"/domains/{quote(host, safe='')}")
-    unreachable = told(answers)
-    missing = [answer for answer in answers if answer.status == MISSING]
-    seen = [one for answer in answers if answer.status == 200 for one in _decoded(answer).items]
-    for answer in missing:
-        note(f"{answer.where}: {_why_missing(answer, host)}")
-    if not seen:
-        raise typer.Exit(USAGE if missing else UNREACHABLE)
-    sys.stdout.writelines(_shown_one(seen, options))
-    if missing:
-        # Replicas that disagree are something to look at, too.
-        raise typer.Exit(FINDINGS)
-    _end(seen, len({one.host for one in seen}), (), unreachable=unreachable)
+    path = f"/domains/{quote(host, safe='')}"
+    found = about_one(options, path, lambda answer: _decoded(answer).items, lambda answer: _why_missing(answer, host))
+    sys.stdout.writelines(_shown_one(found.seen, options))
+    found.agreed()
+    _end(found.seen, len({one.host for one in found.seen}), (), unreachable=found.unreachable)
 
 
 def _states(*, not_served: bool, given: Sequence[str]) -> tuple[str, ...]:
@@ -224,10 +217,7 @@ def _pages(replicas: Replicas, names: Sequence[str], states: Sequence[str]) -> I
 def _decoded(answer: Answer) -> DomainList:
     from aggregator.operate.domain_list import Domain, DomainList
 
-    try:
-        found = msgspec.json.decode(answer.body, type=DomainList | Domain)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        fail(UNREACHABLE, f"{answer.where} is no admin port of a control plane of this version; --admin names another")
+    found = decoded(answer, DomainList | Domain)
     return found if isinstance(found, DomainList) else DomainList(items=(found,), total=1)
 
 
@@ -247,20 +237,17 @@ def _why_missing(answer: Answer, host: str) -> str:
 
 def _shown(found: Sequence[Domain], options: Options, total: int, unknown: tuple[str, ...]) -> Iterator[str]:
     """The output for several domains, in lines."""
-    from aggregator.cli.domain_tables import COLOURS, STATE_COLUMN, rows
+    from aggregator.cli import domain_tables
     from aggregator.operate.domain_list import DomainList
 
-    match options.format:
-        case Format.JSON | Format.YAML:
-            yield document(DomainList(items=tuple(found), total=total, unknown=unknown), options.format)
-        case Format.NAME:
-            yield from (f"{name}\n" for name in dict.fromkeys(printable(one.host) for one in found))
-        case Format.TABLE | Format.WIDE:
-            several = len({one.replica for one in found}) > 1
-            headers = not options.no_headers
-            made = rows(found, wide=options.format is Format.WIDE, replicas=several, headers=headers)
-            colours = COLOURS if colours_wanted(forbidden=options.no_colour) else None
-            yield from (f"{line}\n" for line in table(made, STATE_COLUMN, colours))
+    return shown(
+        found,
+        options,
+        headers=not options.no_headers,
+        name=lambda one: one.host,
+        listed=lambda: DomainList(items=tuple(found), total=total, unknown=unknown),
+        tables=domain_tables,
+    )
 
 
 def _shown_one(seen: Sequence[Domain], options: Options) -> Iterator[str]:
@@ -282,10 +269,7 @@ def _end(found: Sequence[Domain], total: int, unknown: Sequence[str], *, unreach
     for name in unknown:
         note(f"isthmus: no Ingress names {name}")
     hosts = {one.host for one in found if needs_attention(one)}
-    if hosts:
-        verb = "needs" if len(hosts) == 1 else "need"
-        who = f"{len(hosts)} of {total} domains" if total > 1 else f"domain {min(hosts)}"
-        note(f"{who} {verb} attention (exit {FINDINGS})")
+    need_attention(hosts, total, "domain")
     if unknown:
         raise typer.Exit(USAGE)
     raise typer.Exit(FINDINGS if hosts else UNREACHABLE if unreachable else 0)

@@ -7,21 +7,13 @@ the command line needs it too.
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
+from aggregator.operate.documents import API_VERSION, ApiVersion, Moment, Observed, Reason, Replica, schema_of
 from watchers.status import State
-
-API_VERSION: Literal["isthmus.dev/v1"] = "isthmus.dev/v1"
-
-_Time = Annotated[datetime, Meta(tz=True)]
-_Moment = _Time | None
-_ApiVersion = Annotated[
-    Literal["isthmus.dev/v1"], Meta(description="Within a version fields are added, never changed or removed.")
-]
 
 
 class Kind(msgspec.Struct, frozen=True, rename="camel"):
@@ -36,14 +28,14 @@ class Kind(msgspec.Struct, frozen=True, rename="camel"):
     ]
     reason: Annotated[str, Meta(description="Why it is not synced; empty where there is nothing to say.")]
     objects: Annotated[int, Meta(description="How many are held.")]
-    heard: Annotated[_Moment, Meta(description="When its watch last said something.")]
-    confirmed: Annotated[_Moment, Meta(description="When it was last known to be as the API server has it.")]
+    heard: Annotated[Moment, Meta(description="When its watch last said something.")]
+    confirmed: Annotated[Moment, Meta(description="When it was last known to be as the API server has it.")]
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="kind", tag="Cluster"):
     """A registered cluster, as one replica of the control plane sees it."""
 
-    api_version: _ApiVersion = API_VERSION
+    api_version: ApiVersion = API_VERSION
     cluster: Annotated[str, Meta(description="The id it is registered under.")]
     network: Annotated[str, Meta(description="Its network; empty where it has none.")]
     home: Annotated[bool, Meta(description="Whether its proxies are served by this control plane.")]
@@ -58,8 +50,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_fie
             )
         ),
     ]
-    reason: Annotated[str, Meta(description="Why the state is not a better one; empty where there is nothing to say.")]
-    since: Annotated[_Moment, Meta(description="When the state began.")]
+    reason: Reason
+    since: Annotated[Moment, Meta(description="When the state began.")]
     lag: Annotated[
         float | None,
         Meta(
@@ -71,23 +63,23 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_fie
     server: Annotated[str, Meta(description="Host and port of its API server; empty for a directory.")]
     registered_by: Annotated[str, Meta(description="The Secret, file or setting that registers it.")]
     uid: Annotated[str, Meta(description="The uid of its namespace kube-system; empty while unknown.")]
-    token_expires: Annotated[_Moment, Meta(description="When the token in use expires.")]
-    certificate_expires: Annotated[_Moment, Meta(description="When the client certificate in use expires.")]
+    token_expires: Annotated[Moment, Meta(description="When the token in use expires.")]
+    certificate_expires: Annotated[Moment, Meta(description="When the client certificate in use expires.")]
     server_certificate_expires: Annotated[
-        _Moment, Meta(description="When the certificate its API server showed expires.")
+        Moment, Meta(description="When the certificate its API server showed expires.")
     ]
     withdrawn: Annotated[
-        _Moment, Meta(description="When its endpoints are withdrawn, if it cannot be read until then.")
+        Moment, Meta(description="When its endpoints are withdrawn, if it cannot be read until then.")
     ]
-    replica: Annotated[str, Meta(description="The replica that says so: the name of its host.")]
-    observed: Annotated[_Time, Meta(description="When the replica said so.")]
+    replica: Replica
+    observed: Observed
     kinds: Annotated[tuple[Kind, ...], Meta(description="The kinds of objects that are read of it.")]
 
 
 class ClusterList(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="kind", tag="ClusterList"):
     """All registered clusters, and those removed in the last minutes; of each replica that was asked an item."""
 
-    api_version: _ApiVersion = API_VERSION
+    api_version: ApiVersion = API_VERSION
     items: Annotated[tuple[Cluster, ...], Meta(description="Home first, then by name and replica.")]
 
 
@@ -103,9 +95,4 @@ def needs_attention(cluster: Cluster) -> bool:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of a ClusterList or a Cluster."""
-    described = msgspec.json.schema(ClusterList | Cluster)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Output of isthmus clusters and isthmus clusters get, and of /clusters",
-        **described,
-    }
+    return schema_of(ClusterList | Cluster, "clusters")

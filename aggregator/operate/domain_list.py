@@ -7,13 +7,13 @@ the command line needs it too.
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-API_VERSION: Literal["isthmus.dev/v1"] = "isthmus.dev/v1"
+from aggregator.operate.documents import API_VERSION, ApiVersion, Moment, Observed, Reason, Replica, schema_of
+
 MOST_INGRESSES = 20
 """Ingresses that a domain names."""
 MOST_DETAILS = 200
@@ -22,21 +22,7 @@ MOST_DETAILS = 200
 DomainState = Literal[
     "Served", "NotServed", "WithoutRule", "Refused", "NoCertificate", "CertificateExpired", "BackendMissing"
 ]
-STATES: tuple[DomainState, ...] = (
-    "Served",
-    "NotServed",
-    "WithoutRule",
-    "Refused",
-    "NoCertificate",
-    "CertificateExpired",
-    "BackendMissing",
-)
-
-_Time = Annotated[datetime, Meta(tz=True)]
-_Moment = _Time | None
-_ApiVersion = Annotated[
-    Literal["isthmus.dev/v1"], Meta(description="Within a version fields are added, never changed or removed.")
-]
+STATES: tuple[DomainState, ...] = get_args(DomainState)
 
 
 class Activation(msgspec.Struct, frozen=True, gc=False):
@@ -90,7 +76,7 @@ class Details(msgspec.Struct, frozen=True, rename="camel"):
 class Domain(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="kind", tag="Domain"):
     """A host that some Ingress names, as one replica of the control plane sees it."""
 
-    api_version: _ApiVersion = API_VERSION
+    api_version: ApiVersion = API_VERSION
     host: Annotated[str, Meta(description="The host as Ingresses name it, in lower case; it may hold a wildcard.")]
     state: Annotated[
         DomainState,
@@ -103,14 +89,14 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_fiel
             )
         ),
     ]
-    reason: Annotated[str, Meta(description="Why the state is not a better one; empty where there is nothing to say.")]
+    reason: Reason
     ingresses: Annotated[
         tuple[str, ...], Meta(description="namespace/name of the Ingresses that name it: first come first, 20 at most.")
     ]
     secret: Annotated[str, Meta(description="namespace/name of the Secret with its certificate; empty without TLS.")]
-    certificate_expires: Annotated[_Moment, Meta(description="When the certificate in use expires.")]
+    certificate_expires: Annotated[Moment, Meta(description="When the certificate in use expires.")]
     changed: Annotated[
-        _Moment,
+        Moment,
         Meta(description="When the news came in that made it what it is; after a restart, when it was read again."),
     ]
     activation: Annotated[
@@ -125,8 +111,8 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_fiel
     gateways: Annotated[int, Meta(description="How many ingress gateways are connected to this replica.")]
     acknowledged: Annotated[int, Meta(description="How many of them have accepted its routes as they are now.")]
     findings: Annotated[int, Meta(description="How many findings there are on its Ingresses and its Secret.")]
-    replica: Annotated[str, Meta(description="The replica that says so: the name of its host.")]
-    observed: Annotated[_Time, Meta(description="When the replica said so.")]
+    replica: Replica
+    observed: Observed
     details: Annotated[
         Details | UnsetType, Meta(description="Everything about it, if it was asked for by its name with get.")
     ] = UNSET
@@ -135,7 +121,7 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_fiel
 class DomainList(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="kind", tag="DomainList"):
     """Domains, or a page of them; of each replica that was asked an item."""
 
-    api_version: _ApiVersion = API_VERSION
+    api_version: ApiVersion = API_VERSION
     items: Annotated[tuple[Domain, ...], Meta(description="By host, then by replica.")]
     total: Annotated[
         int, Meta(description="How many domains there are, whether asked for or not; of several replicas the most.")
@@ -158,9 +144,4 @@ def needs_attention(domain: Domain) -> bool:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of a DomainList or a Domain."""
-    described = msgspec.json.schema(DomainList | Domain)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Output of isthmus domains and isthmus domains get, and of /domains",
-        **described,
-    }
+    return schema_of(DomainList | Domain, "domains")
