@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from typer.testing import CliRunner
 from aggregator.cli.clusters import known_names
 from aggregator.cli.main import app
 from aggregator.operate.cluster_list import Cluster, ClusterList, schema
+from tests.kit.admin_replica import AdminReplica
 from tests.kit.clusters import cluster
 
 FORMATS = ("table", "wide", "json", "yaml", "name")
@@ -23,27 +22,14 @@ WELL = (cluster("west", home=True), cluster("east"))
 STALE = cluster("lab", state="Stale", reason="Pod: Connection refused")
 
 
-class Replica:
+class Replica(AdminReplica):
     """The admin port of a control plane that says what it is told to say."""
 
     def __init__(self, *clusters: Cluster) -> None:
+        super().__init__()
         self.clusters = clusters
-        self.answer: tuple[int, bytes] | None = None
-        self.authorizations: list[str | None] = []
-        handler = type("Handler", (_Handler,), {"replica": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self.address = f"127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name="replica")
-        self._thread.start()
 
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    def say(self, path: str) -> tuple[int, bytes]:
-        if self.answer is not None:
-            return self.answer
+    def page(self, path: str) -> tuple[int, bytes]:
         if path == "/clusters":
             return 200, msgspec.json.encode(ClusterList(items=self.clusters))
         found = [one for one in self.clusters if path == f"/clusters/{one.cluster}"]
@@ -51,20 +37,6 @@ class Replica:
             return 200, msgspec.json.encode(found[0])
         known = [one.cluster for one in self.clusters]
         return 404, msgspec.json.encode({"error": "no cluster", "clusters": known})
-
-
-class _Handler(BaseHTTPRequestHandler):
-    replica: Replica
-
-    def do_GET(self) -> None:
-        self.replica.authorizations.append(self.headers.get("authorization"))
-        status, body = self.replica.say(self.path)
-        self.send_response(status)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        pass
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -15,6 +13,7 @@ from typer.testing import CliRunner
 
 from aggregator.cli.main import app
 from aggregator.operate.domain_list import Details, Domain, DomainList, Flaw, Path, Told, schema
+from tests.kit.admin_replica import AdminReplica
 from tests.kit.domains import domain
 
 FORMATS = ("table", "wide", "json", "yaml", "name")
@@ -22,29 +21,15 @@ WELL = tuple(domain(f"{name}.example.org") for name in ("a", "b", "c", "d", "e")
 BAD = domain("bad.example.org", state="NoCertificate", reason="Secret shop/web: no good pair", certificate_expires=None)
 
 
-class Replica:
-    """The admin port of a control plane that holds these domains, and tells `page` of them at a time."""
+class Replica(AdminReplica):
+    """The admin port of a control plane that holds these domains, and tells `at_a_time` of them."""
 
-    def __init__(self, *domains: Domain, page: int = 1000, name: str = "isthmus-0") -> None:
+    def __init__(self, *domains: Domain, at_a_time: int = 1000, name: str = "isthmus-0") -> None:
+        super().__init__()
         self.domains = [msgspec.structs.replace(one, replica=name) for one in domains]
-        self.page = page
-        self.asked: list[str] = []
-        self.answer: tuple[int, bytes] | None = None
-        handler = type("Handler", (_Handler,), {"replica": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self.address = f"127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name="replica")
-        self._thread.start()
+        self.at_a_time = at_a_time
 
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    def say(self, target: str) -> tuple[int, bytes]:
-        self.asked.append(target)
-        if self.answer is not None:
-            return self.answer
+    def page(self, target: str) -> tuple[int, bytes]:
         url = urlsplit(target)
         if url.path != "/domains":
             host = unquote(url.path.removeprefix("/domains/"))
@@ -66,7 +51,7 @@ class Replica:
             key=lambda one: one.host,
         )
         known = {one.host for one in self.domains}
-        page = found[: self.page]
+        page = found[: self.at_a_time]
         content = DomainList(
             items=tuple(page),
             total=len(self.domains),
@@ -74,19 +59,6 @@ class Replica:
             after=page[-1].host if len(found) > len(page) else "",
         )
         return 200, msgspec.json.encode(content)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    replica: Replica
-
-    def do_GET(self) -> None:
-        status, body = self.replica.say(self.path)
-        self.send_response(status)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        pass
 
 
 @pytest.fixture
@@ -98,7 +70,7 @@ def replica() -> Iterator[Replica]:
 
 @pytest.fixture
 def other() -> Iterator[Replica]:
-    one = Replica(*WELL, page=3, name="isthmus-1")
+    one = Replica(*WELL, at_a_time=3, name="isthmus-1")
     yield one
     one.close()
 
@@ -187,7 +159,7 @@ def test_options_stand_before_names_or_behind_them(replica: Replica) -> None:
 
 
 def test_pages_are_followed_to_the_end(replica: Replica) -> None:
-    replica.page = 2
+    replica.at_a_time = 2
     done = isthmus("-o", "name", replicas=(replica,))
     assert done.stdout.splitlines() == [one.host for one in WELL]
     assert len(replica.asked) == 3
@@ -196,7 +168,7 @@ def test_pages_are_followed_to_the_end(replica: Replica) -> None:
 def test_pages_that_end_at_different_places_give_every_row_of_every_replica_once(
     replica: Replica, other: Replica
 ) -> None:
-    replica.page = 2
+    replica.at_a_time = 2
     del other.domains[1]
     rows = isthmus("--no-headers", replicas=(replica, other)).stdout.splitlines()
     found = [(row.split()[0][0], row.split()[-2]) for row in rows]
@@ -238,7 +210,7 @@ def test_a_hundred_names_are_asked_for_in_parts(replica: Replica) -> None:
 
 
 def test_a_replica_that_does_not_answer_is_told_once(replica: Replica) -> None:
-    replica.page = 1
+    replica.at_a_time = 1
     done = isthmus("--admin=127.0.0.1:1", "--no-headers", replicas=(replica,))
     assert done.exit_code == 69
     assert len(done.stdout.splitlines()) == 5
