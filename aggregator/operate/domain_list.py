@@ -37,7 +37,7 @@ class Activation(msgspec.Struct, frozen=True, gc=False):
 class Path(msgspec.Struct, frozen=True, rename="camel"):
     """A path of a domain, in the order of matching."""
 
-    match: Annotated[str, Meta(description="How it is compared: Exact or Prefix.")]
+    match: Annotated[str, Meta(description="How it is compared: Exact, Prefix or Regex.")]
     path: Annotated[str, Meta(description="The path.")]
     backend: Annotated[str, Meta(description="namespace/service:port it leads to; empty for what is no Service.")]
     found: Annotated[bool, Meta(description="Whether there is such a Service and port; without, it answers 503.")]

@@ -23,11 +23,12 @@ from aggregator.security.credential_names import credential_name
 from aggregator.security.credentials import Credentials, Place, Question
 from aggregator.security.trust_bundles import Bundle, InvalidBundle, bundle
 from aggregator.traffic.ingress_secrets import IngressSecrets
+from aggregator.views.secrets import pair_secret, roots_secret
 from aggregator.views.view import ResourceKey, View, ViewKey
 from watchers.facts.keys import ObjectKey
 from watchers.facts.secrets import NamedSecret, TLSSecret
-from xds.encoded import Resource, wrap
-from xds.messages.secret import SECRET_TYPE, KeyPair, TrustedRoots, encode_key_pair, encode_roots
+from xds.encoded import Resource
+from xds.messages.secret import SECRET_TYPE
 
 ROLE: Final = "credential"
 
@@ -99,14 +100,12 @@ def declare(
         found = at.get(bundles, key)
         if found is None:
             return Withheld("RootsInvalid")
-        return wrap(SECRET_TYPE, called, encode_roots(TrustedRoots(called, found.roots, found.crl)))
+        return roots_secret(called, found)
 
     def pair(at: At, called: str, key: ObjectKey) -> Outcome[Resource]:
         found = at.get(in_force, key)
         if found is not None:
-            return wrap(
-                SECRET_TYPE, called, encode_key_pair(KeyPair(called, found.chain, found.key, found.ocsp_staple))
-            )
+            return pair_secret(called, found, found.ocsp_staple)
         given = at.get(sources.secrets, key)
         if given is not None and not (given.certificate and given.key):
             subject = subject_of(home, key)

@@ -12,10 +12,11 @@ from aggregator.graph import Collection, Graph, Index
 from aggregator.security.certificates import Certificate
 from aggregator.security.trust_bundles import Bundle
 from aggregator.traffic.ingress_secrets import IngressSecrets
+from aggregator.views.secrets import pair_secret, roots_secret
 from aggregator.views.view import ResourceKey, View
-from xds.encoded import Resource, wrap
+from xds.encoded import Resource
 from xds.messages.backend_tls import secret_name
-from xds.messages.secret import SECRET_TYPE, KeyPair, TrustedRoots, encode_key_pair, encode_roots
+from xds.messages.secret import SECRET_TYPE
 
 
 class BackendSecrets(msgspec.Struct, frozen=True):
@@ -50,12 +51,12 @@ def told(
             f"pairs of {whom} for backends",
             views_by_type,
             graph.index(f"pairs for backends to tell {whom}", secrets.pairs, lambda _, __: (SECRET_TYPE,)),
-            lambda _, __, name, one: wrap(SECRET_TYPE, name, encode_key_pair(KeyPair(name, one.chain, one.key))),
+            lambda _, __, name, one: pair_secret(name, one),
         ),
         graph.pair(
             f"roots of {whom} for backends",
             views_by_type,
             graph.index(f"roots of backends to tell {whom}", secrets.roots, lambda _, __: (SECRET_TYPE,)),
-            lambda _, __, name, one: wrap(SECRET_TYPE, name, encode_roots(TrustedRoots(name, one.roots, one.crl))),
+            lambda _, __, name, one: roots_secret(name, one),
         ),
     ]

@@ -33,6 +33,7 @@ from aggregator.views.ingress_filters import ALL_ABLE, NO_USERS, Able
 from aggregator.views.ingress_listeners import HANDSHAKE_TIMEOUT
 from aggregator.views.ingress_routes import guard_routes, routes
 from aggregator.views.ingress_scopes import Served
+from aggregator.views.secrets import pair_secret
 from aggregator.views.view import ResourceKey, View, ViewKey
 from watchers.facts.keys import ObjectKey
 from xds.encoded import Encoded, Resource, wrap
@@ -55,7 +56,7 @@ from xds.messages.listener import (
 )
 from xds.messages.route_table import ROUTE_TYPE, compose_table, encode_virtual_hosts, within_one_label
 from xds.messages.scope import encode_virtual_host
-from xds.messages.secret import SECRET_TYPE, KeyPair, encode_key_pair
+from xds.messages.secret import SECRET_TYPE
 from xds.messages.server_names import compose_names, encode_names, encode_wildcards
 
 ROLE: Final = "ingress-compatible"
@@ -227,7 +228,7 @@ def declare(
             "certificates of compatible gateways",
             by_type,
             graph.index("certificates of chains to tell", chains.certificates, lambda _, __: (SECRET_TYPE,)),
-            lambda _, __, name, one: wrap(SECRET_TYPE, name, encode_key_pair(KeyPair(name, one.chain, one.key))),
+            lambda _, __, name, one: pair_secret(name, one),
         ),
         *ingress_backend_secrets.told(graph, "compatible gateways", by_type, model.for_backends),
     ]

@@ -31,6 +31,7 @@ from aggregator.views.ingress_filters import NO_USERS, Able
 from aggregator.views.ingress_listeners import listeners as listeners_of
 from aggregator.views.ingress_routes import guard, scope, scope_again, scope_name
 from aggregator.views.ingress_scopes import Served
+from aggregator.views.secrets import pair_secret, roots_secret
 from aggregator.views.view import ResourceKey, View, ViewKey, listen_address
 from xds.encoded import Encoded, Resource, wrap
 from xds.messages.assignment import ASSIGNMENT_TYPE
@@ -48,7 +49,7 @@ from xds.messages.listener import (
     encode_listener,
 )
 from xds.messages.scope import SCOPED_ROUTE_TYPE
-from xds.messages.secret import SECRET_TYPE, KeyPair, TrustedRoots, encode_key_pair, encode_roots
+from xds.messages.secret import SECRET_TYPE
 
 ROLE: Final = "ingress"
 STANDING_CLUSTERS: Final = frozenset(
@@ -185,13 +186,13 @@ def declare(
                 (model.hosts.certificates, model.default_certificate),
                 lambda _, __: (SECRET_TYPE,),
             ),
-            lambda _, __, host, certificate: wrap(SECRET_TYPE, host, _secret(host, certificate)),
+            lambda _, __, host, one: pair_secret(host, one),
         ),
         graph.pair(
             "client roots of ingress gateways",
             by_type,
             graph.index("client roots to tell", model.client_roots, lambda _, __: (SECRET_TYPE,)),
-            lambda _, __, name, one: wrap(SECRET_TYPE, name, encode_roots(TrustedRoots(name, one.roots, one.crl))),
+            lambda _, __, name, one: roots_secret(name, one),
         ),
         *ingress_backend_secrets.told(graph, "ingress gateways", by_type, model.for_backends),
     ]
@@ -202,7 +203,3 @@ def _scope(name: str, one: Host | Served, view: View) -> Encoded:
         return scope(name, one)
     able = Able(NO_USERS if view == SCOPES_WITHOUT_USERS else one.users_by_name)
     return guard(name, one.host, able) if one.guarded else scope(name, one.host, one.scope_class, able)
-
-
-def _secret(host: str, certificate: Certificate) -> Encoded:
-    return encode_key_pair(KeyPair(host, certificate.chain, certificate.key))
