@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from aggregator.app.main import ControlPlane
@@ -150,3 +151,30 @@ def received(pipe: Connection) -> Any:
     if not pipe.poll(PATIENCE):
         raise TimeoutError(f"nothing was said for {PATIENCE:g} s")
     return pipe.recv()
+
+
+class Questioned:
+    """A process that answers Questions, while the context is open. Whoever asks gets EOFError if it ended, with its
+    reason on stderr.
+    """
+
+    def __init__(self, life: Callable[..., None], *arguments: object) -> None:
+        """`life` is given the pipe and the arguments, says that it is ready, and serves Questions."""
+        self._process = process(life, *arguments)
+        self._pipe: Any = None
+
+    def __enter__(self) -> Self:
+        self._pipe = self._process.__enter__()
+        received(self._pipe)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._pipe.send(None)
+        self._process.__exit__(kind, error, traceback)
+
+    def _ask(self, *question: object) -> Any:
+        self._pipe.send(question)
+        return received(self._pipe)

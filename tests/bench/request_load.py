@@ -12,13 +12,12 @@ import asyncio
 import random
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import msgspec
 
 from tests.bench.callers import Caller, application, trusting
-from tests.bench.plane import Questions, process, received
+from tests.bench.plane import Questioned, Questions
 
 RATE: Final = 80
 """Requests a second at judged domains, half of them on new connections."""
@@ -178,24 +177,11 @@ def loading(pipe: Connection, target: Target) -> None:
     asyncio.run(live())
 
 
-class Load:
-    """The process, while the context is open. Its methods raise EOFError if it ended, with its reason on stderr."""
+class Load(Questioned):
+    """The process, while the context is open."""
 
     def __init__(self, target: Target) -> None:
-        self._process = process(loading, target)
-        self._pipe: Any = None
-
-    def __enter__(self) -> Self:
-        self._pipe = self._process.__enter__()
-        received(self._pipe)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self._pipe.send(None)
-        self._process.__exit__(kind, error, traceback)
+        super().__init__(loading, target)
 
     def begin(self, judged: Sequence[str], others: Sequence[str]) -> None:
         """Requests come from now on."""
@@ -210,7 +196,3 @@ class Load:
         """Visits each until it answers; which of them did not within so many seconds."""
         missing: list[str] = self._ask("visit", hosts, within)
         return missing
-
-    def _ask(self, *question: object) -> Any:
-        self._pipe.send(question)
-        return received(self._pipe)

@@ -15,14 +15,12 @@ import ssl
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import Any, Self
 
 import msgspec
 
 from tests.bench.callers import Caller, Seen, application, trusting
 from tests.bench.hosting import Request
-from tests.bench.plane import Questions, process, received
+from tests.bench.plane import Questioned, Questions
 
 TRY_EVERY = 0.003
 """Seconds between two attempts of a visitor who is not answered yet. Later ones are a fiftieth of the wait apart: who
@@ -196,24 +194,11 @@ def visiting(pipe: Connection, place: Place) -> None:
 # -- who asks it
 
 
-class Visitors:
-    """The process, while the context is open. Its methods raise EOFError if it ended, with its reason on stderr."""
+class Visitors(Questioned):
+    """The process, while the context is open."""
 
     def __init__(self, place: Place) -> None:
-        self._process = process(visiting, place)
-        self._pipe: Any = None
-
-    def __enter__(self) -> Self:
-        self._pipe = self._process.__enter__()
-        received(self._pipe)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self._pipe.send(None)
-        self._process.__exit__(kind, error, traceback)
+        super().__init__(visiting, place)
 
     def write(self, requests: Sequence[Request]) -> None:
         """Writes to the API server."""
@@ -238,7 +223,3 @@ class Visitors:
         """Waits until a host is; when, by time.monotonic."""
         at: float = self._ask("served", host)
         return at
-
-    def _ask(self, *question: object) -> Any:
-        self._pipe.send(question)
-        return received(self._pipe)

@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from tests.kit.envoy_fixtures import binary
 
-import pytest
-
-from tests.kit import envoy
-
-
-@pytest.fixture(scope="session")
-def binary() -> Path:
-    """An Envoy."""
-    try:
-        return envoy.binary()
-    except envoy.EnvoyUnavailable as error:
-        pytest.skip(str(error))
+__all__ = ["binary"]

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import envoy
+from tests.kit.envoy_fixtures import binary
 from tests.kit.mesh import Mesh
+
+__all__ = ["binary", "mesh"]
 
 HERE = Path(__file__).parent
 
@@ -17,15 +19,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.envoy)
-
-
-@pytest.fixture(scope="session")
-def binary() -> Path:
-    """An Envoy."""
-    try:
-        return envoy.binary()
-    except envoy.EnvoyUnavailable as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture

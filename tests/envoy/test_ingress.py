@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -15,7 +14,7 @@ import pytest
 from aggregator.demo.client import Unanswered
 from tests.kit import manifests as m
 from tests.kit.eventually import eventually
-from tests.kit.ingress_gateway import APPLICATION, IngressGateway
+from tests.kit.ingress_gateway import APPLICATION, IngressGateway, ask
 from xds.messages.assignment import ASSIGNMENT_TYPE
 from xds.messages.cluster import CLUSTER_TYPE
 from xds.messages.scope import SCOPED_ROUTE_TYPE
@@ -27,15 +26,6 @@ async def gateway(tmp_path: Path, binary: Path) -> AsyncIterator[IngressGateway]
     """A gateway with nothing to serve."""
     async with IngressGateway(tmp_path, binary) as gateway:
         yield gateway
-
-
-async def answers(gateway: IngressGateway, status: int, host: str, path: str = "/", **fields: Any) -> None:
-    """Waits until a visitor is answered so (0: not at all)."""
-
-    async def answered() -> bool:
-        return await gateway.status(host, path, **fields) == status
-
-    await gateway.envoy.until(answered, f"seen to answer {host}{path} with {status}")
 
 
 def pushed(gateway: IngressGateway, since: int = 0) -> list[tuple[str, int, int]]:
@@ -78,7 +68,7 @@ def variety(gateway: IngressGateway) -> list[m.Manifest]:
 
 async def test_a_gateway_takes_everything_it_is_told(gateway: IngressGateway) -> None:
     gateway.apply(*variety(gateway))
-    await answers(gateway, 200, "tls.example")
+    await gateway.answers(200, "tls.example")
     expected = {
         ("tls.example", "/", True): 200,
         ("paths.example", "/a/b/c", True): 200,
@@ -112,7 +102,7 @@ async def test_a_gateway_takes_everything_it_is_told(gateway: IngressGateway) ->
 
 async def test_the_gateway_is_told_no_cluster_or_certificate_before_somebody_asks(gateway: IngressGateway) -> None:
     gateway.apply(*variety(gateway))
-    await answers(gateway, 200, "plain.example", tls=False)
+    await gateway.answers(200, "plain.example", tls=False)
     types = [one[0] for one in pushed(gateway)]
     assert types.count(CLUSTER_TYPE) == 2  # the standing ones, and the one that was asked for
     assert types.count(SECRET_TYPE) == 1  # those of the gateway itself
@@ -125,7 +115,7 @@ async def test_which_path_leads_where(gateway: IngressGateway) -> None:
     prefix = m.ingress_rule("a.example", ("/foo", "web", 80), ("/aaa/bbb", "web", 80), ("/aaa", "nothing", 80))
     exact = m.ingress_rule("a.example", ("/foo", "nothing", 80), ("/exact/", "web", 80), path_type="Exact")
     gateway.apply(m.ingress("shop/prefix", rules=[prefix]), m.ingress("shop/exact", rules=[exact]))
-    await answers(gateway, 200, "a.example", "/foo/", tls=False)
+    await gateway.answers(200, "a.example", "/foo/", tls=False)
     expected = {
         "/foo": 503,  # Exact before Prefix
         "/foo?q=1": 503,
@@ -149,7 +139,7 @@ async def test_which_path_leads_where(gateway: IngressGateway) -> None:
 
 async def test_a_host_may_come_with_a_port_and_a_final_dot(gateway: IngressGateway) -> None:
     gateway.apply(m.ingress("shop/a", "a.example", "web"))
-    await answers(gateway, 200, "a.example", tls=False)
+    await gateway.answers(200, "a.example", tls=False)
     for host in ("a.example:8080", "a.example.", "a.example.:8080"):
         assert await gateway.status("a.example", headers={"host": host}, tls=False) == 200
 
@@ -157,7 +147,7 @@ async def test_a_host_may_come_with_a_port_and_a_final_dot(gateway: IngressGatew
 async def test_plain_http_to_a_host_with_tls_is_redirected_but_for_challenges(gateway: IngressGateway) -> None:
     solver = m.ingress("shop/solver", "a.example", "web", path="/.well-known/acme-challenge/token", path_type="Exact")
     gateway.apply(*gateway.secured("a.example", path="/app"), solver)
-    await answers(gateway, 308, "a.example", "/app", tls=False)
+    await gateway.answers(308, "a.example", "/app", tls=False)
     answer = await gateway.get("a.example", "/app/x?y=z", tls=False)
     assert answer.headers["location"] == "https://a.example/app/x?y=z"
     assert await gateway.status("a.example", "/.well-known/acme-challenge/token", tls=False) == 200
@@ -167,7 +157,7 @@ async def test_plain_http_to_a_host_with_tls_is_redirected_but_for_challenges(ga
 
 async def test_two_hosts_may_share_a_connection(gateway: IngressGateway) -> None:
     gateway.apply(*gateway.secured("a.example"), *gateway.secured("b.example"))
-    await answers(gateway, 200, "b.example")
+    await gateway.answers(200, "b.example")
     assert (await gateway.get("a.example", headers={"host": "b.example"})).status == 200
 
 
@@ -176,10 +166,10 @@ async def test_two_hosts_may_share_a_connection(gateway: IngressGateway) -> None
 
 async def test_a_new_host_is_served_at_once_and_costs_its_own_alone(gateway: IngressGateway) -> None:
     gateway.apply(*(one for number in range(50) for one in gateway.secured(f"h{number}.example")))
-    await answers(gateway, 200, "h49.example")
+    await gateway.answers(200, "h49.example")
     before, listeners = len(gateway.plane.pushes()), await modified(gateway)
     gateway.apply(*gateway.secured("new.example", "other"), m.service("shop/other", selector={"app": "web"}))
-    await answers(gateway, 503, "new.example")  # no endpoint serves the port of `other`
+    await gateway.answers(503, "new.example")  # no endpoint serves the port of `other`
     assert sorted(pushed(gateway, before)) == [
         (CLUSTER_TYPE, 1, 0),
         (ASSIGNMENT_TYPE, 1, 0),
@@ -193,64 +183,50 @@ async def test_a_new_host_is_served_at_once_and_costs_its_own_alone(gateway: Ing
 async def test_hosts_applied_together_come_together(gateway: IngressGateway) -> None:
     before = len(gateway.plane.pushes())
     gateway.apply(*(m.ingress(f"shop/h{number}", f"h{number}.example", "web") for number in range(100)))
-    await answers(gateway, 200, "h99.example", tls=False)
+    await gateway.answers(200, "h99.example", tls=False)
     scopes = [one for one in pushed(gateway, before) if one[0] == SCOPED_ROUTE_TYPE]
     assert scopes == [(SCOPED_ROUTE_TYPE, 100, 0)]
 
 
 async def test_a_backend_that_appears_is_used_with_only_its_endpoints_sent(gateway: IngressGateway) -> None:
     gateway.apply(m.ingress("shop/a", "a.example", "late"))
-    await answers(gateway, 503, "a.example", tls=False)
+    await gateway.answers(503, "a.example", tls=False)
     assert (await gateway.get("a.example", tls=False)).seconds < 0.5  # also the second time
     before = len(gateway.plane.pushes())
     port = gateway.application.port
     gateway.apply(m.service("shop/late", ports={"http": (80, port)}, selector={"app": "web"}))
-    await answers(gateway, 200, "a.example", tls=False)
+    await gateway.answers(200, "a.example", tls=False)
     assert pushed(gateway, before) == [(ASSIGNMENT_TYPE, 1, 0)]
 
 
 async def test_endpoints_follow_pods(gateway: IngressGateway) -> None:
     gateway.apply(m.ingress("shop/a", "a.example", "web"))
-    await answers(gateway, 200, "a.example", tls=False)
+    await gateway.answers(200, "a.example", tls=False)
     web: dict[str, Any] = {"labels": {"app": "web"}, "ambient": False}
     gateway.apply(m.pod("shop/web-1", APPLICATION, **web, ready=False))
-    await answers(gateway, 503, "a.example", tls=False)
+    await gateway.answers(503, "a.example", tls=False)
     gateway.apply(m.pod("shop/web-1", APPLICATION, **web))
-    await answers(gateway, 200, "a.example", tls=False)
+    await gateway.answers(200, "a.example", tls=False)
 
 
 # Certificates.
 
 
-async def shown(gateway: IngressGateway, host: str) -> bytes:
-    """The certificate a visitor of the host is shown, who does not look at it. Raises SSLError, ConnectionError."""
-    return await asyncio.to_thread(_shown, (gateway.https.host, gateway.https.port), host)
-
-
-def _shown(place: tuple[str, int], host: str) -> bytes:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with socket.create_connection(place, timeout=5) as raw, context.wrap_socket(raw, server_hostname=host) as secured:
-        certificate = secured.getpeercert(binary_form=True)
-        assert certificate is not None
-        return certificate
-
-
 async def test_a_renewed_certificate_is_shown_and_open_connections_go_on(gateway: IngressGateway) -> None:
     gateway.apply(*gateway.secured("a.example"))
-    await answers(gateway, 200, "a.example")
-    reader, writer = await _open(gateway, "a.example")
-    assert await _ask(reader, writer, "a.example") == 200
-    old = await shown(gateway, "a.example")
+    await gateway.answers(200, "a.example")
+    reader, writer = await gateway.opened("a.example")
+    assert await ask(reader, writer, "a.example") == (200, False)
+    old = await gateway.shown("a.example")
     before = len(gateway.plane.pushes())
     gateway.apply(*gateway.secured("a.example"))
 
     async def renewed() -> bool:
-        return await shown(gateway, "a.example") != old
+        return await gateway.shown("a.example") != old
 
     await gateway.envoy.until(renewed, "seen to show another certificate")
     assert pushed(gateway, before) == [(SECRET_TYPE, 1, 0)]
-    assert await _ask(reader, writer, "a.example") == 200
+    assert await ask(reader, writer, "a.example") == (200, False)
     writer.close()
 
 
@@ -259,19 +235,19 @@ async def test_a_host_whose_secret_is_missing_is_not_served_before_it_comes(
 ) -> None:
     ingress, secret = gateway.secured("a.example")
     gateway.apply(ingress)
-    await answers(gateway, 308, "a.example", tls=False)
+    await gateway.answers(308, "a.example", tls=False)
     with pytest.raises(Unanswered, match="handshake"):
         await gateway.get("a.example", timeout=2.0)
     before = len(gateway.plane.pushes())
     gateway.apply(secret)
-    await answers(gateway, 200, "a.example")
+    await gateway.answers(200, "a.example")
     assert {one[0] for one in pushed(gateway, before)} == {SECRET_TYPE, CLUSTER_TYPE, ASSIGNMENT_TYPE}
 
 
 async def test_a_bad_pair_costs_nobody_anything(gateway: IngressGateway) -> None:
     gateway.apply(*gateway.secured("a.example"), *gateway.secured("b.example"))
-    await answers(gateway, 200, "a.example")
-    await answers(gateway, 200, "b.example")
+    await gateway.answers(200, "a.example")
+    await gateway.answers(200, "b.example")
     wrong = m.tls_secret("shop/a-example", gateway.pair("a.example")[0], gateway.pair("a.example")[1])
     expired = m.ingress("shop/never", "never.example", "web", secret="never")
     gateway.apply(wrong, expired, m.tls_secret("shop/never", *reversed(gateway.pair("never.example"))))
@@ -284,11 +260,11 @@ async def test_a_bad_pair_costs_nobody_anything(gateway: IngressGateway) -> None
 @pytest.mark.parametrize("host", ["unknown.example", "A.EXAMPLE", "__nosni__", "default", "ROOTCA", "rootca"])
 async def test_a_name_that_no_host_has_is_refused_at_once(gateway: IngressGateway, host: str) -> None:
     gateway.apply(*gateway.secured("a.example"))
-    await answers(gateway, 200, "a.example")
+    await gateway.answers(200, "a.example")
     loop = asyncio.get_running_loop()
     began = loop.time()
     with pytest.raises((ssl.SSLError, ConnectionError)):
-        await shown(gateway, host)
+        await gateway.shown(host)
     assert loop.time() - began < 2.0
 
 
@@ -298,13 +274,13 @@ async def test_a_name_that_no_host_has_is_refused_at_once(gateway: IngressGatewa
 async def test_a_host_that_is_deleted_is_served_no_more_by_open_connections_either(gateway: IngressGateway) -> None:
     ingress, secret = gateway.secured("a.example")
     gateway.apply(ingress, secret)
-    await answers(gateway, 200, "a.example")
-    reader, writer = await _open(gateway, "a.example")
-    assert await _ask(reader, writer, "a.example") == 200
+    await gateway.answers(200, "a.example")
+    reader, writer = await gateway.opened("a.example")
+    assert await ask(reader, writer, "a.example") == (200, False)
     before = len(gateway.plane.pushes())
     gateway.delete(ingress)
-    await answers(gateway, 0, "a.example", timeout=2.0)
-    assert await _ask(reader, writer, "a.example") == 421
+    await gateway.answers(0, "a.example", timeout=2.0)
+    assert await ask(reader, writer, "a.example") == (421, False)
     writer.close()
     await eventually(lambda: len(pushed(gateway, before)) >= 4)
     order = [one[0] for one in pushed(gateway, before) if one[2]]
@@ -315,11 +291,11 @@ async def test_a_control_plane_that_starts_anew_sends_what_changed_and_no_more(g
     ingress, secret = gateway.secured("a.example")
     gateway.apply(ingress, secret, *gateway.secured("b.example"), *gateway.secured("c.example", "other"))
     for host, status in (("a.example", 200), ("b.example", 200), ("c.example", 503)):
-        await answers(gateway, status, host)
+        await gateway.answers(status, host)
     await gateway.restart(ingress, secret)
     gateway.apply(*gateway.secured("new.example"))
-    await answers(gateway, 200, "new.example")
-    await answers(gateway, 0, "a.example", timeout=2.0)
+    await gateway.answers(200, "new.example")
+    await gateway.answers(0, "a.example", timeout=2.0)
     assert await gateway.status("b.example") == 200
     told, gone = Counter[str](), Counter[str]()
     for one in gateway.plane.pushes():
@@ -327,20 +303,3 @@ async def test_a_control_plane_that_starts_anew_sends_what_changed_and_no_more(g
         gone[one.type_url] += one.removed
     assert +told == {SCOPED_ROUTE_TYPE: 1, SECRET_TYPE: 1}
     assert gone[SCOPED_ROUTE_TYPE] == 1
-
-
-async def _open(gateway: IngressGateway, host: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection that is kept."""
-    place = gateway.https
-    return await asyncio.open_connection(place.host, place.port, ssl=gateway.trust, server_hostname=host)
-
-
-async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> int:
-    """One request on a connection; returns the status."""
-    writer.write(f"GET / HTTP/1.1\r\nhost: {host}\r\n\r\n".encode())
-    head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).decode()
-    length = next(
-        (int(line.split(":")[1]) for line in head.lower().split("\r\n") if line.startswith("content-length")), 0
-    )
-    await reader.readexactly(length)
-    return int(head.split(" ")[1])

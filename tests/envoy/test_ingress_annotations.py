@@ -70,15 +70,6 @@ async def following(gateway: IngressGateway) -> AsyncIterator[Application]:
     server.close()
 
 
-async def answers(gateway: IngressGateway, status: int, host: str, path: str = "/", **fields: Any) -> None:
-    """Waits until a visitor is answered so."""
-
-    async def answered() -> bool:
-        return await gateway.status(host, path, **fields) == status
-
-    await gateway.envoy.until(answered, f"seen to answer {host}{path} with {status}")
-
-
 def plain(host: str, annotations: Mapping[str, str], service: str = "web", **fields: Any) -> m.Manifest:
     """An Ingress of `shop` for a host without TLS, called like it."""
     name = fields.pop("name", host.replace(".", "-"))
@@ -108,8 +99,8 @@ async def test_who_is_sent_to_https(gateway: IngressGateway) -> None:
     mixed = m.ingress("shop/mixed", "both.example", "web", path="/free", annotations={"ssl-redirect": "false"})
     gateway.apply(*gateway.secured("tls.example"), *free, *gateway.secured("both.example"), mixed)
     gateway.apply(plain("forced.example", {NGINX + "force-ssl-redirect": "true"}), plain("none.example", {}))
-    await answers(gateway, 308, "tls.example", tls=False)
-    await answers(gateway, 200, "none.example", tls=False)
+    await gateway.answers(308, "tls.example", tls=False)
+    await gateway.answers(200, "none.example", tls=False)
     challenge = "/.well-known/acme-challenge/x"
     expected = {
         ("tls.example", "/a/b?c=d"): (308, "https://tls.example/a/b?c=d"),
@@ -140,7 +131,7 @@ async def test_where_redirects_lead(gateway: IngressGateway) -> None:
         plain("h.example", {NGINX + "from-to-www-redirect": "true"}),
         plain("www.i.example", {NGINX + "from-to-www-redirect": "true"}),
     )
-    await answers(gateway, 308, "i.example", tls=False)
+    await gateway.answers(308, "i.example", tls=False)
     expected = {
         ("a.example", "/z?q=2"): (301, "https://to.example:8443/x/y"),
         ("b.example", "/z?q=2"): (308, "https://to.example/z?q=2"),
@@ -167,24 +158,24 @@ async def test_an_alias_is_served_as_its_host_is_until_it_is_a_host_itself(gatew
     secret = m.tls_secret("shop/a-example", *gateway.pair("a.example", "alias.example"))
     more = m.ingress("shop/more", "a.example", "nothing", path="/more")
     gateway.apply(ingress, secret, more, plain("taken.example", {}, "nothing"))
-    await answers(gateway, 200, "alias.example")
+    await gateway.answers(200, "alias.example")
     assert await gateway.status("alias.example", "/more") == 503
     assert await gateway.status("alias.example", tls=False) == 308
     assert await gateway.status("taken.example", tls=False) == 503
     assert [one for one in gateway.plane.control.findings() if "taken.example is a host of Ingress shop/taken" in one]
     gateway.delete(plain("taken.example", {}, "nothing"))
-    await answers(gateway, 308, "taken.example", tls=False)
+    await gateway.answers(308, "taken.example", tls=False)
     gateway.apply(plain("alias.example", {}, "nothing"))
-    await answers(gateway, 503, "alias.example", tls=False)
+    await gateway.answers(503, "alias.example", tls=False)
 
 
 async def test_proofs_for_an_alias_are_served_beside_it(gateway: IngressGateway) -> None:
     path = "/.well-known/acme-challenge/token"
     gateway.apply(plain("a.example", {"server-alias": "b.example", "from-to-www-redirect": "true"}))
-    await answers(gateway, 200, "b.example", tls=False)
+    await gateway.answers(200, "b.example", tls=False)
     for host in ("b.example", "www.a.example"):
         gateway.apply(m.ingress(f"shop/solver-{host[0]}", host, "nothing", path=path, path_type="Exact"))
-        await answers(gateway, 503, host, path, tls=False)
+        await gateway.answers(503, host, path, tls=False)
     assert await gateway.status("b.example", tls=False) == 200
     assert await location(gateway, "www.a.example", "/x") == (308, "http://a.example/x")
 
@@ -206,7 +197,7 @@ async def test_what_a_backend_sees_of_a_request(gateway: IngressGateway) -> None
             },
         ),
     )
-    await answers(gateway, 200, "headers.example", tls=False)
+    await gateway.answers(200, "headers.example", tls=False)
     assert (await seen(gateway, "path.example", "/foo/bar?q=1"))[0] == "/whole?q=1"
     assert (await seen(gateway, "host.example"))[1]["host"] == "web.shop.svc:80"
     assert (await seen(gateway, "prefix.example"))[1]["x-forwarded-prefix"] == "/foo"
@@ -230,7 +221,7 @@ async def test_paths_are_made_of_what_a_regular_expression_found_in_them(gateway
         plain("c.example", {NGINX + "rewrite-target": "/fixed$1"}, path="/foo"),
         plain("d.example", {NGINX + "rewrite-target": "/fixed", NGINX + "use-regex": "false"}, path="/foo"),
     )
-    await answers(gateway, 200, "d.example", "/foo", tls=False)
+    await gateway.answers(200, "d.example", "/foo", tls=False)
     expected = {
         ("a.example", "/re/a/b?q=1"): "/a/b?q=1",
         ("a.example", "/re"): "/",
@@ -254,7 +245,7 @@ async def test_what_a_visitor_sees_of_an_answer(gateway: IngressGateway, followi
         HIGRESS + "response-header-control-remove": "x-power",
     }
     gateway.apply(plain("a.example", annotations, "next"))
-    await answers(gateway, 200, "a.example", tls=False)
+    await gateway.answers(200, "a.example", tls=False)
     headers = (await ask(gateway, "a.example")).headers
     assert headers["x-next"] == "too"
     assert headers["strict-transport-security"] == "max-age=1; includeSubDomains"
@@ -264,7 +255,7 @@ async def test_what_a_visitor_sees_of_an_answer(gateway: IngressGateway, followi
 async def test_pages_of_other_origins(gateway: IngressGateway) -> None:
     listed = {NGINX + "enable-cors": "true", NGINX + "cors-allow-origin": "https://*.shop.example, http://b.example:81"}
     gateway.apply(plain("some.example", listed), plain("all.example", {NGINX + "enable-cors": "true"}))
-    await answers(gateway, 200, "all.example", tls=False)
+    await gateway.answers(200, "all.example", tls=False)
 
     async def allowed(host: str, origin: str) -> tuple[str, str]:
         headers = (await ask(gateway, host, headers={"origin": origin})).headers
@@ -297,7 +288,7 @@ async def test_requests_go_by_method_header_and_query_beside_the_path(gateway: I
         conditional("regex", "nothing", match_header_regex_x_a="[2-4]+"),
         conditional("case", "nothing", "/Case", ignore_path_case="true"),
     )
-    await answers(gateway, 503, "a.example", "/cASE/x", tls=False)
+    await gateway.answers(503, "a.example", "/cASE/x", tls=False)
     expected = {
         ("/", ""): 200,
         ("/", "1"): 200,
@@ -320,8 +311,8 @@ async def test_failures_are_tried_again_as_an_ingress_wants(gateway: IngressGate
     again = {NGINX + "proxy-next-upstream": "error http_503", NGINX + "proxy-next-upstream-tries": "2"}
     gateway.apply(plain("again.example", again, "next"))
     gateway.apply(plain("off.example", {NGINX + "proxy-next-upstream": "off"}, "next"))
-    await answers(gateway, 200, "again.example", tls=False)
-    await answers(gateway, 200, "off.example", tls=False)
+    await gateway.answers(200, "again.example", tls=False)
+    await gateway.answers(200, "off.example", tls=False)
     following.statuses = [503]
     assert await gateway.status("again.example", tls=False) == 200
     following.statuses = [503, 503]
@@ -343,9 +334,9 @@ async def test_requests_may_take_as_long_as_an_ingress_says(gateway: IngressGate
         plain("whole.example", {HIGRESS + "timeout": "1"}, "next"),
         plain("again.example", {NGINX + "proxy-read-timeout": "1", NGINX + "proxy-next-upstream-tries": "2"}, "next"),
     )
-    await answers(gateway, 200, "again.example", tls=False)
-    await answers(gateway, 200, "whole.example", tls=False)
-    await answers(gateway, 200, "idle.example", tls=False)
+    await gateway.answers(200, "again.example", tls=False)
+    await gateway.answers(200, "whole.example", tls=False)
+    await gateway.answers(200, "idle.example", tls=False)
     statuses = await asyncio.gather(
         *(gateway.status(host, "/never", tls=False) for host in ("idle.example", "whole.example"))
     )
@@ -374,7 +365,7 @@ async def test_what_leads_to_a_canary(gateway: IngressGateway, following: Applic
     }
     for name, terms in hosts.items():
         gateway.apply(plain(f"{name}.example", {}), canary(f"canary-{name}", f"{name}.example", **terms))
-    await answers(gateway, 200, "all.example", tls=False)
+    await gateway.answers(200, "all.example", tls=False)
 
     async def led(host: str, value: str, cookie: str) -> bool:
         headers = {**({"x-canary": value} if value else {}), **({"cookie": cookie} if cookie else {})}
@@ -410,7 +401,7 @@ async def test_a_canary_takes_its_share_and_leaves_with_its_ingress(
     del following
     lonely = canary("lonely", "lonely.example", weight="50")
     gateway.apply(plain("a.example", {}), canary("new", weight="30"), lonely)
-    await answers(gateway, 200, "a.example", tls=False)
+    await gateway.answers(200, "a.example", tls=False)
 
     async def shares() -> Counter[bool]:
         return Counter(["x-next" in (await ask(gateway, "a.example")).headers for _ in range(200)])
@@ -434,7 +425,7 @@ async def test_copies_and_shares_go_to_further_services(gateway: IngressGateway,
         plain("mirror.example", {HIGRESS + "mirror-target-service": "shop/next:80"}),
         plain("shares.example", {HIGRESS + "destination": "50% web.shop.svc:80\n50% next.shop.svc.cluster.local:80"}),
     )
-    await answers(gateway, 200, "shares.example", tls=False)
+    await gateway.answers(200, "shares.example", tls=False)
     following.requests.clear()
 
     async def copied() -> bool:
@@ -460,7 +451,7 @@ async def test_snippets_count_as_far_as_they_are_understood(tmp_path: Path, bina
             plain("b.example", {NGINX + "configuration-snippet": "return 403;"}),
             plain("c.example", {NGINX + "configuration-snippet": "return 307 https://to.example/;"}),
         )
-        await answers(gateway, 403, "b.example", tls=False)
+        await gateway.answers(403, "b.example", tls=False)
         assert (await ask(gateway, "a.example")).headers["x-a"] == "1%"
         assert (await seen(gateway, "a.example"))[1]["x-b"] == "2"
         assert await location(gateway, "c.example") == (307, "https://to.example/")
@@ -497,7 +488,7 @@ async def test_hostile_values_cost_no_host_its_routes(gateway: IngressGateway) -
         annotations = {"enable-cors": "true", **dict.fromkeys(names, value)}
         gateway.apply(plain(f"h{number}.example", annotations))
     gateway.apply(plain("good.example", {}))
-    await answers(gateway, 200, "good.example", tls=False)
+    await gateway.answers(200, "good.example", tls=False)
     found = gateway.plane.control.findings()
     assert all(any(f"Ingress shop/h{number}-example" in one for one in found) for number in range(len(hostile)))
 

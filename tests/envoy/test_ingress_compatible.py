@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ import pytest
 from aggregator.operate.bootstrap import Mode
 from tests.kit import manifests as m
 from tests.kit.eventually import eventually
-from tests.kit.ingress_gateway import IngressGateway
+from tests.kit.ingress_gateway import IngressGateway, ask
 from xds.messages.listener import LISTENER_TYPE
 from xds.messages.route_table import ROUTE_TYPE
 from xds.messages.scope import SCOPED_ROUTE_TYPE
@@ -33,12 +31,8 @@ async def gateway(request: pytest.FixtureRequest, tmp_path: Path, binary: Path) 
 
 async def answers(gateway: IngressGateway, status: int, host: str, path: str = "/", **fields: Any) -> None:
     """Waits until a visitor is answered so (0: not at all)."""
-
     # A client that is hung up on in its handshake is not always told so by asyncio: it should not wait long.
-    async def answered() -> bool:
-        return await gateway.status(host, path, **{"timeout": 0.5, **fields}) == status
-
-    await gateway.envoy.until(answered, f"seen to answer {host}{path} with {status}")
+    await gateway.answers(status, host, path, **{"timeout": 0.5, **fields})
 
 
 def pushed(gateway: IngressGateway, since: int = 0) -> set[str]:
@@ -88,7 +82,7 @@ async def test_one_more_host_under_a_certificate_that_is_there_leaves_all_connec
     pair = gateway.pair("*.shop.example")
     gateway.apply(m.tls_secret("shop/wild", *pair), m.ingress("shop/a", "a.shop.example", "web", secret="wild"))
     await answers(gateway, 200, "a.shop.example")
-    kept = await opened(gateway, "a.shop.example")
+    kept = await gateway.opened("a.shop.example")
     assert await ask(*kept, "a.shop.example") == (200, False)
     before = len(gateway.plane.pushes())
     # A copy of the certificate in another Secret is the same chain.
@@ -104,7 +98,7 @@ async def test_one_more_host_under_a_certificate_that_is_there_leaves_all_connec
 async def test_a_host_with_a_certificate_of_its_own_leaves_all_connections_alone(gateway: IngressGateway) -> None:
     gateway.apply(*gateway.secured("a.example"))
     await answers(gateway, 200, "a.example")
-    reader, writer = await opened(gateway, "a.example")
+    reader, writer = await gateway.opened("a.example")
     gateway.apply(*gateway.secured("b.example"))
     await answers(gateway, 200, "b.example")
     assert await ask(reader, writer, "a.example") == (200, False)
@@ -115,12 +109,12 @@ async def test_a_host_with_a_certificate_of_its_own_leaves_all_connections_alone
 async def test_a_renewed_certificate_is_one_resource(gateway: IngressGateway) -> None:
     gateway.apply(*gateway.secured("a.example"))
     await answers(gateway, 200, "a.example")
-    old = await shown(gateway, "a.example")
+    old = await gateway.shown("a.example")
     before = len(gateway.plane.pushes())
     gateway.apply(*gateway.secured("a.example"))
 
     async def renewed() -> bool:
-        return await shown(gateway, "a.example") != old
+        return await gateway.shown("a.example") != old
 
     await gateway.envoy.until(renewed, "seen to show another certificate")
     assert pushed(gateway, before) == {SECRET_TYPE}
@@ -132,7 +126,7 @@ async def test_a_host_that_is_deleted_is_served_no_more_by_open_connections_eith
     gateway.apply(*gateway.secured("b.example", "other"), ingress, secret)
     await answers(gateway, 200, "a.example")
     gateway.apply(m.ingress("shop/wild", "c.example", "web", secret="a-example"))
-    reader, writer = await opened(gateway, "a.example")
+    reader, writer = await gateway.opened("a.example")
     assert await ask(reader, writer, "a.example") == (200, False)
     gateway.delete(ingress, secret)
     await answers(gateway, 0, "a.example", timeout=0.5)
@@ -172,7 +166,7 @@ async def test_a_change_of_the_mode_drops_no_connection_and_no_request(
         gateway.apply(*gateway.secured("a.example"), *gateway.secured("b.example"))
         await answers(gateway, 200, "a.example")
         await answers(gateway, 200, "b.example")
-        kept = await opened(gateway, "a.example")
+        kept = await gateway.opened("a.example")
         assert await ask(*kept, "a.example") == (200, False)
         visits: list[int] = []
         visiting = asyncio.create_task(visit(gateway, visits))
@@ -211,32 +205,3 @@ async def visit(gateway: IngressGateway, visits: list[int]) -> None:
 async def drained(gateway: IngressGateway) -> int:
     """Chains whose connections were told to go."""
     return sum((await gateway.envoy.stats("total_filter_chains_draining")).values())
-
-
-async def shown(gateway: IngressGateway, host: str) -> bytes:
-    """The certificate a client is shown that names a host."""
-    return await asyncio.to_thread(_shown, (gateway.https.host, gateway.https.port), host)
-
-
-def _shown(place: tuple[str, int], host: str) -> bytes:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with socket.create_connection(place, timeout=5) as raw, context.wrap_socket(raw, server_hostname=host) as secured:
-        certificate = secured.getpeercert(binary_form=True)
-        assert certificate is not None
-        return certificate
-
-
-async def opened(gateway: IngressGateway, host: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection that is kept."""
-    place = gateway.https
-    return await asyncio.open_connection(place.host, place.port, ssl=gateway.trust, server_hostname=host)
-
-
-async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> tuple[int, bool]:
-    """One request on a connection; its status, and whether the connection ends after it."""
-    writer.write(f"GET / HTTP/1.1\r\nhost: {host}\r\n\r\n".encode())
-    head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).decode().lower()
-    length = next((int(line.split(":")[1]) for line in head.split("\r\n") if line.startswith("content-length")), 0)
-    await reader.readexactly(length)
-    return int(head.split(" ")[1]), "connection: close" in head

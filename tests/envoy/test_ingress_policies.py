@@ -41,11 +41,7 @@ def annotated(host: str, service: str = "web", *, path: str = "/", **annotations
 
 async def answers(gateway: IngressGateway, status: int, host: str, path: str = "/", **fields: Any) -> None:
     """Waits until a visitor is answered so."""
-
-    async def answered() -> bool:
-        return await gateway.status(host, path, tls=False, **fields) == status
-
-    await gateway.envoy.until(answered, f"seen to answer {host}{path} with {status}")
+    await gateway.answers(status, host, path, tls=False, **fields)
 
 
 def refused_nothing(gateway: IngressGateway) -> bool:

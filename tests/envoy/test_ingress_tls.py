@@ -17,7 +17,7 @@ from tests.kit import certificates as c
 from tests.kit import manifests as m
 from tests.kit.eventually import eventually
 from tests.kit.ingress_gateway import IngressGateway, answer
-from tests.kit.visitor import Told, Visitor, visit
+from tests.kit.visitor import Visitor, answers, visit
 from xds.messages.secret import SECRET_TYPE
 
 NGINX = "nginx.ingress.kubernetes.io/"
@@ -46,18 +46,6 @@ def demanding(gateway: IngressGateway, host: str, **annotations: str) -> list[m.
     ingress, secret = gateway.secured(host)
     roots = m.secret("shop/clients", ca_crt=c.pem(CLIENTS.certificate))
     return [annotated(ingress, auth_tls_secret="shop/clients", **annotations), secret, roots]
-
-
-async def answers(gateway: IngressGateway, status: int, sni: str | None, host: str = "", **fields: Any) -> Told:
-    """Waits until a visitor is answered so (0: not at all); the last answer."""
-    found: list[Told] = []
-
-    async def answered() -> bool:
-        found.append(await visit(gateway, sni, host, **fields))
-        return found[-1].status == status
-
-    await gateway.envoy.until(answered, f"seen to answer {sni} with {status}")
-    return found[-1]
 
 
 async def counted(gateway: IngressGateway, name: str) -> int:

@@ -11,7 +11,7 @@ import pytest
 from tests.kit import certificates as c
 from tests.kit import manifests as m
 from tests.kit.ingress_gateway import IngressGateway
-from tests.kit.visitor import Told, Visitor, visit
+from tests.kit.visitor import Visitor, answers, visit
 from xds.messages.scope import SCOPED_ROUTE_TYPE
 
 
@@ -29,18 +29,6 @@ def wildcard(gateway: IngressGateway, **annotations: str) -> list[m.Manifest]:
     given = {f"isthmus.io/{name.replace('_', '-')}": value for name, value in annotations.items()}
     made = {**ingress, "metadata": {**ingress["metadata"], "annotations": given}}
     return [made, m.tls_secret("shop/wild", *gateway.pair("*.wild.example"))]
-
-
-async def answers(gateway: IngressGateway, status: int, sni: str | None, host: str = "", **fields: Any) -> Told:
-    """Waits until a visitor is answered so (0: not at all); the last answer."""
-    found: list[Told] = []
-
-    async def answered() -> bool:
-        found.append(await visit(gateway, sni, host, **fields))
-        return found[-1].status == status
-
-    await gateway.envoy.until(answered, f"seen to answer {sni} with {status}")
-    return found[-1]
 
 
 async def shows(gateway: IngressGateway, sni: str, *names: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
@@ -164,6 +165,19 @@ class IngressGateway:
 
         await self.envoy.until(answered, f"seen to answer {host}{path} with {status}")
 
+    async def shown(self, host: str) -> bytes:
+        """The certificate (DER) that a visitor of the host is shown, who does not look at it.
+
+        Raises SSLError, ConnectionError.
+        """
+        return await asyncio.to_thread(_shown, (self.https.host, self.https.port), host)
+
+    async def opened(self, host: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A visitor's connection that is kept, for `ask`."""
+        return await asyncio.open_connection(
+            self.https.host, self.https.port, ssl=self.trust, server_hostname=host
+        )
+
     @property
     def trust(self) -> ssl.SSLContext:
         """Whom visitors trust."""
@@ -241,6 +255,24 @@ class IngressGateway:
             config["dynamic_resources"]["ads_config"]["api_type"] = "GRPC"
         config["static_resources"]["listeners"] += self._listeners
         return await Envoy.launch("ingress", self._binary, config, directory=self._directory)
+
+
+def _shown(place: tuple[str, int], host: str) -> bytes:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection(place, timeout=5) as raw, context.wrap_socket(raw, server_hostname=host) as secured:
+        certificate = secured.getpeercert(binary_form=True)
+        assert certificate is not None
+        return certificate
+
+
+async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> tuple[int, bool]:
+    """One request on a connection; its status, and whether the connection ends after it."""
+    writer.write(f"GET / HTTP/1.1\r\nhost: {host}\r\n\r\n".encode())
+    head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).decode().lower()
+    length = next((int(line.split(":")[1]) for line in head.split("\r\n") if line.startswith("content-length")), 0)
+    await reader.readexactly(length)
+    return int(head.split(" ")[1]), "connection: close" in head
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

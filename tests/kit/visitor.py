@@ -116,3 +116,15 @@ async def visit(gateway: IngressGateway, sni: str | None, host: str = "", path: 
             return await visitor.ask(host or sni or "nobody.example", path)
     except (OSError, asyncio.IncompleteReadError) as error:
         return Told(seconds=loop.time() - began, error=str(error))
+
+
+async def answers(gateway: IngressGateway, status: int, sni: str | None, host: str = "", **fields: Any) -> Told:
+    """Waits until a visitor is answered so (0: not at all); the last answer."""
+    found: list[Told] = []
+
+    async def answered() -> bool:
+        found.append(await visit(gateway, sni, host, **fields))
+        return found[-1].status == status
+
+    await gateway.envoy.until(answered, f"seen to answer {sni} with {status}")
+    return found[-1]
